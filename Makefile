@@ -29,7 +29,8 @@ define preset_tests
 @ctest --preset $(1) --parallel $(JOBS) -LE slow $(TEST_ARGS)
 endef
 
-.PHONY: help deps dev-deps test-deps bench-deps build demo test test-all wheel-test bench lint tidy format check-layers \
+.PHONY: help deps dev-deps test-deps bench-deps docs-deps build demo test test-all wheel wheel-test package bench docs lint \
+        tidy format check-layers \
         asan tsan asan-torch tsan-torch clang fuzz install clean
 
 help: ## List the targets
@@ -49,6 +50,9 @@ test-deps: ## As deps, and what the tests of the Python package need
 
 bench-deps: ## As deps, and what the benchmarks compare with: Open MPI, MPICH, iperf3
 	@tools/install_deps.sh --bench
+
+docs-deps: ## As deps, and what the documents need: Doxygen, MkDocs
+	@tools/install_deps.sh --docs
 
 # Configuring takes a second, so that it happens again only if another LibTorch may be asked for.
 ifneq ($(UNISONO_TORCH_DIR)$(PYTHON),)
@@ -70,12 +74,29 @@ test: test-deps build ## Build all and run the tests, but not the slow ones
 test-all: test-deps build ## Build all and run every test
 	@$(CTEST) $(TEST_ARGS)
 
+# With the compiler and flags of the preset, so that ccache has what `make` has compiled.
+wheel: test-deps ## Build the wheel, with the C++ libraries, into build/packages
+	@CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$(CURDIR)" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) \
+	  $(firstword $(wildcard .venv/bin/python3) $(PYTHON)) -m pip --disable-pip-version-check wheel \
+	  --no-build-isolation --no-deps --no-index --wheel-dir build/packages \
+	  --config-settings=cmake.define.CMAKE_CXX_COMPILER="$${CXX:-c++}" \
+	  --config-settings=cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache \
+	  --config-settings=cmake.define.CMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" \
+	  --config-settings=cmake.define.UNISONO_WERROR=ON .
+
+package: build ## Write a .deb and a tarball of the C++ libraries and programs into build/packages
+	@cpack --config build/release/CPackConfig.cmake -B build/packages
+	@rm -r build/packages/_CPack_Packages
+
 wheel-test: ## Build the wheel against pip's torch of release TORCH, which it downloads; run the Python tests
 	@JOBS=$(JOBS) tools/test_wheel.sh "$(TORCH)" $(TEST_ARGS)
 
 bench: bench-deps test-deps build ## Measure collectives beside MPI and Gloo; steps, pipelines, checkpoints, loaders beside PyTorch's
 	@cmake --preset release
 	@cmake --build --preset release --target bench
+
+docs: docs-deps ## Build the API reference and the guides as one site in build/docs, and check them
+	@.venv/bin/python3 tools/build_docs.py
 
 lint: dev-deps ## Check all sources: format, ruff, spelling, layers, text rules
 	@tools/lint.sh --all

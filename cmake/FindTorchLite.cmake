@@ -4,9 +4,9 @@
 #
 # A wheel is built for the Python that builds it (Python_EXECUTABLE), and takes its torch. Otherwise
 # looks in UNISONO_TORCH_DIR (of CMake, or of the environment), then asks the Python that the
-# environment variable PYTHON names, the `python3` of the project's .venv, and the one in PATH. The
-# variable TorchLite_PYTHON is the Python that the torch package belongs to; it is not set for an
-# unpacked LibTorch.
+# environment variable PYTHON names, looks in the torch package beside an installed wheel, and asks the
+# `python3` of the project's .venv, and the one in PATH. The variable TorchLite_PYTHON is the Python that
+# the torch package belongs to; it is not set for an unpacked LibTorch.
 function(_torch_of_python python result)
   execute_process(
     COMMAND
@@ -34,6 +34,8 @@ elseif(_torch_dir)
   string(REGEX REPLACE "/$" "" _torch_dir "${_torch_dir}")
 elseif(DEFINED ENV{PYTHON})
   _torch_of_python($ENV{PYTHON} _torch_dir)
+elseif(_unisono_torch_beside AND EXISTS ${_unisono_torch_beside}/include/ATen/ATen.h)
+  set(_torch_dir ${_unisono_torch_beside})
 endif()
 
 # What an earlier run found stays, unless it is gone or another folder is asked for now.

@@ -5,6 +5,12 @@ set(UNISONO_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/unisono)
 get_property(UNISONO_COMPONENTS GLOBAL PROPERTY UNISONO_INSTALLED_COMPONENTS)
 list(REMOVE_DUPLICATES UNISONO_COMPONENTS)
 
+# A wheel lies beside its torch.
+set(UNISONO_TORCH_BESIDE "")
+if(SKBUILD)
+  set(UNISONO_TORCH_BESIDE "../../../../torch")
+endif()
+
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/unisono-config.cmake.in
   ${PROJECT_BINARY_DIR}/unisono-config.cmake
@@ -27,7 +33,9 @@ foreach(component IN LISTS UNISONO_COMPONENTS)
     DESTINATION ${UNISONO_PACKAGE_DIR}
   )
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindSndFile.cmake DESTINATION ${UNISONO_PACKAGE_DIR})
+if("datasets" IN_LIST UNISONO_COMPONENTS)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindSndFile.cmake DESTINATION ${UNISONO_PACKAGE_DIR})
+endif()
 if("torch" IN_LIST UNISONO_COMPONENTS)
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindTorchLite.cmake DESTINATION ${UNISONO_PACKAGE_DIR})
 endif()

@@ -4,12 +4,13 @@
 # HEADERS are installed, and include only such. INTERNAL_HEADERS are for the floors above, and
 # PRIVATE_HEADERS for the library itself.
 #
-# One library per folder of src/unisono. LINKS are the floors below that its headers may include: this
-# list is the layer diagram, and tools/check_layers.py holds every #include against it.
-# PRIVATE_LINKS are libraries that only its .cpp files use.
+# One library per folder of src/unisono, and the library datasets/. LINKS are the floors below that its
+# headers may include: this list is the layer diagram, and tools/check_layers.py checks every #include
+# against it. PRIVATE_LINKS are libraries that only its .cpp files use.
 #
-# A COMPONENT is exported in a file of its own, so that a project can use an installed core where there
-# are not the libraries that others need, as LibTorch. That of torch/ is torch; else it is core.
+# A COMPONENT is exported in a file of its own, so that a project can use an installed core on a machine
+# without the libraries that other components need, such as LibTorch. The component of torch/ is torch;
+# the default is core.
 function(unisono_library name)
   cmake_parse_arguments(
     ARG
@@ -24,10 +25,12 @@ function(unisono_library name)
   set(target unisono_${name})
   add_library(${target} STATIC ${ARG_SOURCES} ${ARG_INTERNAL_HEADERS} ${ARG_PRIVATE_HEADERS})
   add_library(unisono::${name} ALIAS ${target})
-  target_sources(
-    ${target}
-    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${ARG_HEADERS}
-  )
+  set(include_root ${PROJECT_SOURCE_DIR}/src)
+  cmake_path(IS_PREFIX include_root "${CMAKE_CURRENT_SOURCE_DIR}" is_below_src)
+  if(NOT is_below_src)
+    set(include_root ${CMAKE_CURRENT_SOURCE_DIR})
+  endif()
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${include_root} FILES ${ARG_HEADERS})
   set_target_properties(
     ${target}
     PROPERTIES EXPORT_NAME ${name} LINKER_LANGUAGE CXX VERIFY_INTERFACE_HEADER_SETS ON
@@ -50,6 +53,17 @@ function(unisono_library name)
     EXPORT unisono-${component}-targets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  )
+  # CMake strips only programs and shared libraries.
+  install(
+    CODE
+      "if(CMAKE_INSTALL_DO_STRIP AND EXISTS \"${CMAKE_STRIP}\")
+  execute_process(
+    COMMAND \"${CMAKE_STRIP}\" --strip-debug --preserve-dates
+      \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:${target}>\"
+    COMMAND_ERROR_IS_FATAL ANY
+  )
+endif()"
   )
   set_property(GLOBAL APPEND PROPERTY UNISONO_INSTALLED_COMPONENTS ${component})
 endfunction()

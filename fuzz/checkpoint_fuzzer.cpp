@@ -1,6 +1,6 @@
-// Folders of checkpoints: two files that together are to have all parts of the tensors, with and
-// without a manifest; the text that names the latest one; the index of a model. Input: a byte that
-// says which; of files, two bytes with the size of the first one.
+// Folders of checkpoints: two files that should together contain all parts of the tensors, with and
+// without a manifest; the text that names the latest checkpoint; the index of a model. Input: a
+// byte that selects the kind; for files, two bytes with the size of the first file.
 #include <stdlib.h>
 
 #include <cstddef>
@@ -13,9 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/manifest.h"
@@ -31,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In memory where there is such a file system.
+// A temporary folder, in memory if /dev/shm exists.
 class Folder {
  public:
   Folder() : path_(fs::exists("/dev/shm") ? "/dev/shm/fuzz-XXXXXX" : "/tmp/fuzz-XXXXXX") {
@@ -61,7 +60,7 @@ class Folder {
   std::string path_;
 };
 
-// Whole and by halves, which must be the same.
+// Reads the tensor as a whole and in halves, and expects equal bytes.
 void read_tensor(checkpoint::Reader& reader, const checkpoint::CheckpointTensor& tensor) {
   const checkpoint::Box box = checkpoint::whole_box(tensor.info.shape);
   const bool can_be_cut = tensor.info.dtype.n_bits() % 8 == 0;
@@ -126,7 +125,7 @@ void read_files(Input& input, bool has_manifest) {
   read_folder(folder.path());
 }
 
-// Whatever "latest" names, the one checkpoint is taken.
+// For any content of "latest", the reader returns the only checkpoint.
 void read_latest(Input& input) {
   static const Folder folder;
   const std::string only = folder.path() + "/" + checkpoint::checkpoint_name(7);

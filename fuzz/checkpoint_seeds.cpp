@@ -1,4 +1,4 @@
-// The seeds of the targets of checkpoint/, written with its own encoders.
+// Seeds for the targets of checkpoint/, written with the encoders of that folder.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -6,11 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/dtype.h"
-#include "unisono/checkpoint/element_type.h"
+#include "unisono/base/buffer.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/safetensors_header.h"
-#include "unisono/checkpoint/sharding_info.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 #include "corpus.h"
@@ -42,7 +40,7 @@ void write_safetensors_files(const std::filesystem::path& root) {
   corpus.add("doubled", bytes_of(doubled));
 }
 
-// The first byte says what the rest is.
+// The first byte selects the kind of the rest.
 void write_manifests(const std::filesystem::path& root) {
   using checkpoint::encode_manifest;
   const Corpus corpus(root, "manifest");
@@ -63,8 +61,8 @@ void write_manifests(const std::filesystem::path& root) {
   corpus.add("pytorchs", bytes_of("\1{\"weight\": {\"saved_offsets\": [4, 0]}}"));
 }
 
-// A checkpoint's file that has rows of a weight of three rows and two columns. Without the whole
-// shape, as PyTorch writes it.
+// Returns a checkpoint file with rows of a weight of three rows and two columns. PyTorch writes
+// files without the whole shape.
 std::string rows_of_weight(std::int64_t first, std::int64_t n_rows, bool has_shape) {
   const std::vector<checkpoint::StoredPart> parts{
       {.tensor = {.name = "weight", .dtype = DType::kUInt8, .shape = {3, 2}},
@@ -80,7 +78,8 @@ std::string rows_of_weight(std::int64_t first, std::int64_t n_rows, bool has_sha
          std::string(static_cast<std::size_t>(2 * n_rows), static_cast<char>('a' + first));
 }
 
-// The first byte says what the rest is, the next two how long the first file is.
+// The first byte selects the kind of the rest, and the next two bytes are the size of the first
+// file.
 void write_folders(const std::filesystem::path& root) {
   const Corpus corpus(root, "checkpoint");
   const auto add =

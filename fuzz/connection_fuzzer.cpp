@@ -1,7 +1,7 @@
-// A connection between nodes whose peer writes what it likes.
+// A connection between nodes with a peer that writes arbitrary bytes.
 //
-// Input: u8 how many receives are posted (modulo 4), a u8 with the size of each, and the bytes that
-// the peer writes before it hangs up.
+// Input: u8 number of posted receives (modulo 4), a u8 with the size of each receive, and the bytes
+// that the peer writes before the peer closes the connection.
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -16,8 +16,8 @@
 
 #include "unisono/base/error.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/tcp/connection.h"
-#include "unisono/transport/tcp/tcp_stream.h"
+#include "unisono/transport/remote/connection.h"
+#include "unisono/transport/stream.h"
 
 #include "expect.h"
 #include "input.h"
@@ -27,10 +27,10 @@
 namespace unisono::fuzz {
 namespace {
 
-// A Unix socket's queue has room for it, with a frame of ours on the way back.
+// A Unix socket's queue has room for this size, including a frame of ours in the other direction.
 constexpr std::size_t kMaxWritten = 16384;
 
-// True when all that was posted has come.
+// Returns true if all posted receives have completed.
 bool receive_all(tcp::Connection& connection) {
   try {
     while (connection.is_receiving() && connection.progress()) {
@@ -39,8 +39,9 @@ bool receive_all(tcp::Connection& connection) {
     expect(!std::string_view(error.what()).starts_with("internal error"), error.what());
     return false;
   }
-  // The peer has hung up: a connection that waits nonetheless is one of a later operation's frame.
-  expect(!connection.is_receiving() || !connection.can_receive(), "nothing is waited for in vain");
+  // The peer has closed the connection. A receive that is still pending is possible only if a later
+  // operation's frame has come.
+  expect(!connection.is_receiving() || !connection.can_receive(), "no wait lasts for ever");
   return !connection.is_receiving();
 }
 

@@ -27,7 +27,7 @@ inline Bytes join(std::initializer_list<Bytes> parts) {
   return all;
 }
 
-/// One target's folder of seeds.
+/// The folder of seeds of one target.
 class Corpus {
  public:
   Corpus(const std::filesystem::path& root, const char* target) : folder_(root / target) {
@@ -45,16 +45,16 @@ class Corpus {
   std::filesystem::path folder_;
 };
 
-/// The seeds of what reads files of data: data_seeds.cpp.
+/// Writes the seeds for readers of data files: data_seeds.cpp.
 void write_data(const std::filesystem::path& root);
 
-/// The seeds of what reads images and sounds: media_seeds.cpp.
+/// Writes the seeds for readers of images and sounds: media_seeds.cpp.
 void write_media(const std::filesystem::path& root);
 
-/// The seeds of what reads checkpoints: checkpoint_seeds.cpp.
+/// Writes the seeds for readers of checkpoints: checkpoint_seeds.cpp.
 void write_checkpoints(const std::filesystem::path& root);
 
-/// Those of pipeline/: pipeline_seeds.cpp.
+/// Write the seeds of pipeline/: pipeline_seeds.cpp.
 void write_schedules(const std::filesystem::path& root);
 void write_pipeline_messages(const std::filesystem::path& root);
 

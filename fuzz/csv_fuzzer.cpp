@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/data/readers/csv.h"
+#include "unisono/datasets/csv.h"
 
 #include "expect.h"
 #include "input.h"
@@ -18,11 +18,11 @@ namespace {
 
 using Records = std::vector<std::vector<std::string>>;
 
-// Nothing for what is no CSV.
+// Returns std::nullopt if the content is not valid CSV.
 std::optional<Records> read(const std::string& content) {
   const MemoryFile file(content);
   try {
-    CsvReader reader(file.path(), {.has_header = false, .max_field_bytes = 4096});
+    datasets::CsvReader reader(file.path(), {.has_header = false, .max_field_bytes = 4096});
     Records records;
     while (std::optional<std::vector<std::string>> record = reader.next()) {
       records.push_back(std::move(*record));
@@ -34,7 +34,7 @@ std::optional<Records> read(const std::string& content) {
   }
 }
 
-// Each field in quotes.
+// Encodes the records with each field in quotes.
 std::string write(const Records& records) {
   std::string text;
   for (const std::vector<std::string>& record : records) {

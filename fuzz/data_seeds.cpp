@@ -1,4 +1,4 @@
-// The seeds of the targets of data/, written with the encoders that its tests have.
+// Seeds for the targets of data/, written with the encoders of their tests.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -6,24 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "unisono/data/readers/record_format.h"
-#include "unisono/data/testing/idx_writer.h"
-#include "unisono/data/testing/tar_writer.h"
+#include "unisono/datasets/record_format.h"
 
 #include "corpus.h"
+#include "tests/test_files.h"
 
 namespace unisono::fuzz {
 namespace {
 
-using data::testing::gzip;
-using data::testing::pax_record;
-using data::testing::some_bytes;
-using data::testing::tar_end;
-using data::testing::tar_entry;
-using data::testing::tar_header;
+using datasets::testing::gzip;
+using datasets::testing::pax_record;
+using datasets::testing::some_bytes;
+using datasets::testing::tar_end;
+using datasets::testing::tar_entry;
+using datasets::testing::tar_header;
 
 void write_idx(const std::filesystem::path& root) {
-  using data::testing::idx_bytes;
+  using datasets::testing::idx_bytes;
   const Corpus corpus(root, "idx");
   const std::string images = idx_bytes(0x08, {2, 3, 4}, some_bytes(24));
   corpus.add("u8", bytes_of(images));
@@ -35,7 +34,7 @@ void write_idx(const std::filesystem::path& root) {
   corpus.add("truncated", bytes_of(images.substr(0, 20)));
 }
 
-// The first byte is the kind.
+// The first byte selects the kind.
 void write_cifar(const std::filesystem::path& root) {
   const Corpus corpus(root, "cifar");
   const std::string pixels(3072, '\1');
@@ -69,20 +68,20 @@ void write_labeled_texts(const std::filesystem::path& root) {
 
 void write_record_files(const std::filesystem::path& root) {
   const Corpus corpus(root, "record_file");
-  Bytes file(data::kRecordMagic.begin(), data::kRecordMagic.end());
+  Bytes file(datasets::kRecordMagic.begin(), datasets::kRecordMagic.end());
   Bytes index;
   std::uint64_t n_records = 0;
   for (const std::string text : {"first", "", "third"}) {
     const Bytes record = bytes_of(text);
-    data::RecordEntry entry{.offset = file.size(),
-                            .n_bytes = static_cast<std::uint32_t>(record.size())};
-    entry.crc = data::record_crc(n_records++, entry, record);
-    const auto encoded = data::encode(entry);
+    datasets::RecordEntry entry{.offset = file.size(),
+                                .n_bytes = static_cast<std::uint32_t>(record.size())};
+    entry.crc = datasets::record_crc(n_records++, entry, record);
+    const auto encoded = datasets::encode(entry);
     index = join({index, Bytes(encoded.begin(), encoded.end())});
     file = join({file, record});
   }
   const auto footer =
-      data::encode(data::RecordFooter{.index_offset = file.size(), .n_records = n_records});
+      datasets::encode(datasets::RecordFooter{.index_offset = file.size(), .n_records = n_records});
   const Bytes whole = join({file, index, Bytes(footer.begin(), footer.end())});
   corpus.add("records", whole);
   corpus.add("truncated", Bytes(whole.begin(), whole.end() - 1));

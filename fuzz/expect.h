@@ -5,8 +5,8 @@
 
 namespace unisono::fuzz {
 
-/// Ends the run with `what`, and so makes libFuzzer keep the input, unless `condition` holds. Not
-/// an exception: the code under test has its own, which targets expect.
+/// Ends the run with the message `what` unless `condition` holds, so that libFuzzer keeps the
+/// input. Does not throw, because targets expect exceptions of the code under test.
 inline void expect(bool condition, const char* what) {
   if (!condition) {
     std::fprintf(stderr, "not as promised: %s\n", what);

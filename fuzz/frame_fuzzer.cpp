@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
-#include "unisono/health/rank_wait.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/stall.h"
 
 #include "expect.h"
 #include "input.h"
@@ -33,13 +33,13 @@ void read_frame(std::span<const std::byte> bytes) {
     return;
   }
   using Kind = transport::FrameKind;
-  if (frame->kind == Kind::kAbort || frame->kind == Kind::kVerdict ||
-      frame->kind == Kind::kVerdictEnd) {
+  if (frame->kind == Kind::kAbort || frame->kind == Kind::kDeadlock ||
+      frame->kind == Kind::kDeadlockCommit) {
     (void)transport::decode_abort(*frame, payload.first(frame->n_bytes));
   } else if (frame->kind == Kind::kRankProgress) {
     (void)transport::decode_rank_progress(*frame, payload.first(frame->n_bytes));
   } else if (frame->kind == Kind::kWait || frame->kind == Kind::kAskWait) {
-    (void)health::decode_wait(payload.first(frame->n_bytes));
+    (void)transport::decode_stall(payload.first(frame->n_bytes));
   }
 }
 

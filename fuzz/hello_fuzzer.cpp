@@ -1,9 +1,10 @@
-// One side of a hello whose other side writes what it likes, and two honest sides with somebody
-// between them.
+// One side of a hello whose other side writes arbitrary bytes, and two honest sides with an
+// attacker in the middle.
 //
-// Input: u8 mode (bit 0: the side under test is the server; bit 1: somebody in between; bit 2: the
-// other side has another secret), u8 bytes per feed. Then the other side's bytes, or the changes:
-// u8 of which byte (counted from the last change), u8 what is XORed into it.
+// Input: u8 mode (bit 0: the side under test is the server; bit 1: there is an attacker in the
+// middle; bit 2: the other side has another secret), u8 bytes per feed. Then the other side's
+// bytes, or the changes: u8 position of the byte (relative to the last change), u8 value to XOR
+// into the byte.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +40,7 @@ Mode take_mode(Input& input) {
           .n_per_feed = std::max<std::size_t>(1, n_per_feed)};
 }
 
-// Returns how many bytes were taken.
+// Returns the number of bytes that the hello has consumed.
 std::size_t feed_in_parts(Hello& hello, std::span<const std::byte> bytes, std::size_t n_per_feed) {
   std::size_t n_taken = 0;
   while (n_taken < bytes.size() && hello.state() == Hello::State::kRunning) {
@@ -59,7 +60,7 @@ void hear_a_stranger(const Mode& mode, std::span<const std::byte> bytes) {
   const std::size_t n_taken = feed_in_parts(hello, bytes, mode.n_per_feed);
   expect(whole.feed(bytes) == n_taken && whole.state() == hello.state(),
          "how the bytes are cut makes no difference");
-  expect(hello.state() != Hello::State::kDone, "nobody guesses the proof");
+  expect(hello.state() != Hello::State::kDone, "a guessed proof is rejected");
   if (hello.state() == Hello::State::kFailed) {
     expect(hello.error().code() == whole.error().code(), "cuts make no other error");
     expect(hello.n_bytes_wanted() == 0, "a hello that failed wants nothing");
@@ -67,7 +68,7 @@ void hear_a_stranger(const Mode& mode, std::span<const std::byte> bytes) {
   (void)hello.take_output();
 }
 
-// Changes bytes of both directions on their way.
+// Changes bytes of both directions in transit.
 class Middle {
  public:
   explicit Middle(Input input) : input_(input), n_until_change_(input_.take_u8()) {}
@@ -107,11 +108,11 @@ void meet(const Mode& mode, Input input) {
   const bool is_client_done = client.state() == Hello::State::kDone;
   const bool is_server_done = server.state() == Hello::State::kDone;
   expect(!is_client_done || (client.theirs() == kServer && is_server_done),
-         "a client that is done has heard the server's own words");
+         "a client that is done has received the server's own bytes");
   expect(!is_server_done || server.theirs() == kClient,
-         "a server that is done has heard the client's own words");
+         "a server that is done has received the client's own bytes");
   expect(mode.is_secret_shared || (!is_client_done && !is_server_done),
-         "without the secret nobody is let in");
+         "without the secret no client is admitted");
   expect(!middle.has_changed() || !is_client_done, "a change is noticed");
   expect(middle.has_changed() || !mode.is_secret_shared || is_client_done,
          "honest sides come to an end");

@@ -1,11 +1,11 @@
-// JPEG and PNG images, decoded to the number of channels that the first byte says.
+// JPEG and PNG images, decoded to the number of channels in the first byte.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
 #include "unisono/base/error.h"
-#include "unisono/data/images/decode_image.h"
+#include "unisono/datasets/decode_image.h"
 
 #include "expect.h"
 #include "input.h"
@@ -15,10 +15,11 @@ namespace {
 
 constexpr std::int64_t kMaxPixels = 1 << 14;
 
-// Nothing of what is no image.
-std::optional<DecodedImage> decode(std::span<const std::byte> file, std::int64_t channels) {
+// Returns std::nullopt if the file is not a valid image.
+std::optional<datasets::DecodedImage> decode(std::span<const std::byte> file,
+                                             std::int64_t channels) {
   try {
-    return decode_image(file, "fuzz", {.channels = channels, .max_pixels = kMaxPixels});
+    return datasets::decode_image(file, "fuzz", {.channels = channels, .max_pixels = kMaxPixels});
   } catch (const Error& error) {
     expect(error.code() == ErrorCode::kCorruptData, error.what());
     return std::nullopt;
@@ -36,7 +37,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (!image) {
     return 0;
   }
-  const unisono::ImageShape& shape = image->shape;
+  const unisono::datasets::ImageShape& shape = image->shape;
   expect(shape.channels == channels && shape.height > 0 && shape.width > 0, "it has a shape");
   expect(shape.height * shape.width <= unisono::fuzz::kMaxPixels, "large images are refused");
   expect(image->pixels.size() == static_cast<std::size_t>(shape.n_pixels()), "all pixels came");

@@ -7,8 +7,8 @@
 
 namespace unisono::fuzz {
 
-/// libFuzzer's bytes, read from the front: a few say what the target does, the rest is what the
-/// code under test gets. An input that is too short has zeros.
+/// The bytes of libFuzzer, read from the front. The first bytes select the action of the target,
+/// and the code under test gets the rest. An input that is too short continues with zeros.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : rest_(std::as_bytes(std::span(data, size))) {}
@@ -18,7 +18,7 @@ class Input {
     return byte.empty() ? std::uint8_t{0} : std::to_integer<std::uint8_t>(byte.front());
   }
 
-  /// At most `n_bytes`.
+  /// Takes at most `n_bytes` bytes.
   [[nodiscard]] std::span<const std::byte> take(std::size_t n_bytes) {
     const std::span<const std::byte> taken = rest_.first(std::min(n_bytes, rest_.size()));
     rest_ = rest_.subspan(taken.size());
@@ -33,5 +33,5 @@ class Input {
 
 }  // namespace unisono::fuzz
 
-/// libFuzzer calls it for each input.
+/// Called by libFuzzer for each input.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -1,12 +1,11 @@
-// What the launcher answers, and what rank 0 leaves with it.
+// Replies of a PMI launcher, and rank 0's record in the launcher's key space.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "unisono/rendezvous/key_value_space/pmi_message.h"
-#include "unisono/rendezvous/key_value_space/publish_master_address.h"
+#include "unisono/rendezvous/key_value_space/key_value_space.h"
 
 #include "expect.h"
 

@@ -1,12 +1,11 @@
-// The launcher's messages: between agent and guardian, between nodes, and to the launcher in front.
+// Messages of the launcher: between agent and guardian, between nodes, and to the launcher in the
+// foreground.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "unisono/launch/hosts/messages.h"
-#include "unisono/launch/nodes/messages.h"
-#include "unisono/launch/process/protocol.h"
+#include "unisono/launch/messages.h"
 
 #include "expect.h"
 #include "input.h"

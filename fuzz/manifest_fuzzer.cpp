@@ -1,4 +1,4 @@
-// Manifests of checkpoints, and the metadata that say which parts of tensors a file has.
+// Manifests of checkpoints, and the metadata that list the parts of tensors in a file.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -7,13 +7,12 @@
 #include <span>
 #include <string>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/json.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/safetensors.h"
-#include "unisono/checkpoint/sharding_info.h"
+#include "unisono/checkpoint/safetensors_header.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 #include "expect.h"
@@ -24,7 +23,7 @@ namespace {
 using unisono::ErrorCode;
 using unisono::fuzz::expect;
 
-// With the sum that it would be written with: chance does not find one.
+// Returns the content with its correct checksum, which random inputs would not contain.
 std::string with_sum(const std::string& content) {
   const nlohmann::json parsed = unisono::checkpoint::parse_json_object(content, "content");
   const std::string text = unisono::checkpoint::dump_json(parsed, "content");

@@ -1,26 +1,23 @@
-// The seeds of the targets of images and sounds, written with the encoders that their tests have.
+// Seeds for the targets of images and sounds, written with the encoders of their tests.
 #include <filesystem>
 #include <string>
 
-#include "unisono/data/images/testing/image_writer.h"
-#include "unisono/data/sounds/testing/wav_writer.h"
-#include "unisono/data/testing/idx_writer.h"
-
 #include "corpus.h"
+#include "tests/test_files.h"
 
 namespace unisono::fuzz {
 namespace {
 
-using data::testing::gzip;
-using data::testing::jpeg_bytes;
-using data::testing::png_bytes;
-using data::testing::raw_bytes;
-using data::testing::riff_chunk;
-using data::testing::some_bytes;
-using data::testing::wav_bytes;
-using data::testing::wave_of;
+using datasets::testing::gzip;
+using datasets::testing::jpeg_bytes;
+using datasets::testing::png_bytes;
+using datasets::testing::raw_bytes;
+using datasets::testing::riff_chunk;
+using datasets::testing::some_bytes;
+using datasets::testing::wav_bytes;
+using datasets::testing::wave_of;
 
-// The first byte is the number of channels: three for even ones.
+// The first byte is the number of channels: three for even numbers.
 void write_images(const std::filesystem::path& root) {
   const Corpus corpus(root, "image");
   const auto add = [&](const char* name, const std::string& file) {

@@ -13,7 +13,7 @@
 
 namespace unisono::fuzz {
 
-/// A file with these bytes, in memory, for what reads files by their path.
+/// A file in memory with these bytes, for readers that take a path.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view content) : file_(::memfd_create("fuzz", MFD_CLOEXEC)) {

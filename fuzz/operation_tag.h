@@ -1,14 +1,13 @@
 #pragma once
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/tcp/connection.h"
+#include "unisono/transport/remote/connection.h"
 
 namespace unisono::fuzz {
 
-/// The operation that the connection under test is in, and that its seeds are for.
+/// Returns the active operation of the connection under test, for which the seeds are made.
 inline tcp::OperationTag operation_tag() {
   return {.sequence = 7,
           .descriptor = {.kind = transport::OperationKind::kAllReduce,

@@ -9,16 +9,16 @@
 
 #include "unisono/net/io.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/packet.h"
-#include "unisono/transport/tcp/packet_stream.h"
-#include "unisono/transport/tcp/tcp_stream.h"
+#include "unisono/transport/remote/frame_stream.h"
+#include "unisono/transport/stream.h"
 
 #include "expect.h"
 #include "sockets.h"
 
 namespace unisono::fuzz {
 
-/// What the library's sender writes for a packet; not more than a socket's queue has room for.
+/// Returns the bytes that the library's sender writes for a packet, at most the size of a socket's
+/// queue.
 inline std::vector<std::byte> packet_bytes(const transport::Packet& packet,
                                            std::string_view label,
                                            std::span<const std::byte> payload) {

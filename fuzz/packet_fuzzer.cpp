@@ -1,6 +1,8 @@
-// The connection for messages between nodes, whose peer writes what it likes: whole and in parts.
+// The connection for messages between nodes. The peer writes arbitrary bytes, as a whole and in
+// parts.
 //
-// Input: u8 bytes per write, and the bytes that the peer writes before it hangs up.
+// Input: u8 bytes per write, and the bytes that the peer writes before the peer closes the
+// connection.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,9 +20,8 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/packet.h"
-#include "unisono/transport/tcp/packet_stream.h"
-#include "unisono/transport/tcp/tcp_stream.h"
+#include "unisono/transport/remote/frame_stream.h"
+#include "unisono/transport/stream.h"
 
 #include "expect.h"
 #include "input.h"
@@ -30,17 +31,17 @@
 namespace unisono::fuzz {
 namespace {
 
-// A Unix socket's queue has room for it.
+// A Unix socket's queue has room for this size.
 constexpr std::size_t kMaxWritten = 16384;
 
-// What a side has read until its connection's end.
+// The packets and the end that a side has read from its connection.
 struct Outcome {
-  std::vector<std::vector<std::byte>> packets;  // As they are sent again.
+  std::vector<std::vector<std::byte>> packets;  // Packets encoded again by the sender.
   bool has_left = false;
   std::string problem;
 };
 
-// A rank that reads what its peer writes.
+// A rank that reads the bytes of its peer.
 class Reader {
  public:
   explicit Reader(std::array<Fd, 2> sockets)
@@ -57,7 +58,7 @@ class Reader {
       }
       expect(::shutdown(peer_.get(), SHUT_WR) == 0, "the peer can hang up");
       take_packets();
-      expect(stream_.has_left(), "who hangs up has said goodbye, or is lost");
+      expect(stream_.has_left(), "a peer that closes the connection has left, or is lost");
     } catch (const Error& error) {
       expect(!std::string_view(error.what()).starts_with("internal error"), error.what());
       outcome_.problem = error.what();
@@ -83,12 +84,12 @@ class Reader {
 
   tcp::PacketStream stream_;
   Fd peer_;
-  std::vector<std::byte> payload_;  // Of the packet that is being taken.
+  std::vector<std::byte> payload_;  // Payload of the current packet.
   Outcome outcome_;
 };
 
-// Whether the bytes at `at` of a packet say anything. In the frame's header the sequence number and
-// the descriptor do not, and of the fields the fourth byte.
+// Returns true if the byte at `at` of a packet has a meaning. Unused are the sequence number and
+// the descriptor in the frame's header, and the fourth byte of the fields.
 bool is_used(std::size_t at) {
   constexpr std::size_t kSequence = 12;
   constexpr std::size_t kPayloadBytes = 44;

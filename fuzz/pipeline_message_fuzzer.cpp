@@ -1,4 +1,4 @@
-// What ranks of a pipeline say of the tensors that they send each other.
+// Descriptions of the tensors that the ranks of a pipeline send to each other.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,11 +1,11 @@
-// The seeds of the targets of pipeline/.
+// Seeds for the targets of pipeline/.
 #include <filesystem>
 #include <vector>
 
-#include "unisono/base/dtype.h"
-#include "unisono/pipeline/csv.h"
-#include "unisono/pipeline/generators.h"
+#include "unisono/base/buffer.h"
+#include "unisono/pipeline/known_schedules.h"
 #include "unisono/pipeline/message.h"
+#include "unisono/pipeline/schedule.h"
 
 #include "corpus.h"
 

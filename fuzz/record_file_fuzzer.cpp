@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "unisono/base/error.h"
-#include "unisono/data/readers/record_file.h"
+#include "unisono/datasets/record_file.h"
 
 #include "expect.h"
 #include "input.h"
@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using unisono::fuzz::expect;
   const unisono::fuzz::MemoryFile file({reinterpret_cast<const char*>(data), size});
   try {
-    const unisono::RecordFile records(file.path());
+    const unisono::datasets::RecordFile records(file.path());
     expect(static_cast<std::size_t>(records.size()) <= size / 16, "each record has an entry");
     for (std::int64_t index = 0; index < records.size(); ++index) {
       expect(records.sample(index).size() <= size, "records lie within the file");

@@ -1,4 +1,4 @@
-// What the ranks say of themselves at the rendezvous, and the check of it.
+// Entries of ranks at the rendezvous, and their validation.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,8 +8,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/roster/roster_check.h"
-#include "unisono/rendezvous/roster/roster_codec.h"
+#include "unisono/rendezvous/roster/roster.h"
 
 #include "expect.h"
 #include "input.h"
@@ -19,7 +18,7 @@ namespace {
 
 constexpr int kWorldSize = 4;
 
-// Ranks of another version may have said more than this one understands.
+// Returns false if an entry is from another version and may contain unknown fields.
 bool are_of_this_version(const std::vector<rendezvous::Entry>& entries) {
   for (const rendezvous::Entry& entry : entries) {
     if (entry.version != net::kProtocolVersion) {
@@ -37,7 +36,7 @@ void read_entries(const std::string& text) {
   const std::optional<Error> problem = rendezvous::find_problem(*entries);
   const std::string missing = rendezvous::describe_missing(*entries, kWorldSize);
   expect(!problem || !std::string(problem->what()).empty(), "a problem has words");
-  expect(missing.starts_with("rank"), "who is missing has words");
+  expect(missing.starts_with("rank"), "missing ranks have a description");
   if (are_of_this_version(*entries)) {
     std::string again;
     for (const rendezvous::Entry& entry : *entries) {

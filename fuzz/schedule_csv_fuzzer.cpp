@@ -5,9 +5,7 @@
 #include <string>
 
 #include "unisono/base/error.h"
-#include "unisono/pipeline/csv.h"
 #include "unisono/pipeline/schedule.h"
-#include "unisono/pipeline/simulate.h"
 #include "unisono/pipeline/timeline.h"
 
 #include "expect.h"
@@ -16,7 +14,7 @@
 namespace unisono::fuzz {
 namespace {
 
-// Nothing for what is no schedule.
+// Returns std::nullopt if the text is not a valid schedule.
 std::optional<pipeline::Schedule> read(const std::string& text) {
   try {
     return pipeline::parse_csv(text, "table");

@@ -1,5 +1,5 @@
-// Writes the seed corpus, made by the library's own encoders: fuzz_seeds FOLDER. The same bytes
-// each time; fuzz/corpus holds them.
+// Writes the seed corpus with the library's own encoders: fuzz_seeds FOLDER. The output is
+// reproducible; fuzz/corpus contains the seeds.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,24 +11,20 @@
 #include <string_view>
 #include <vector>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/bytes.h"
 #include "unisono/base/deadline.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/wait_record.h"
-#include "unisono/health/rank_wait.h"
-#include "unisono/launch/hosts/messages.h"
-#include "unisono/launch/nodes/messages.h"
-#include "unisono/launch/process/protocol.h"
+#include "unisono/launch/messages.h"
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/key_value_space/publish_master_address.h"
-#include "unisono/rendezvous/roster/roster_codec.h"
-#include "unisono/store/change.h"
-#include "unisono/store/log_format.h"
-#include "unisono/store/messages.h"
+#include "unisono/rendezvous/key_value_space/key_value_space.h"
+#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/store/file_log.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/store_map.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/packet.h"
+#include "unisono/transport/stall.h"
 
 #include "corpus.h"
 #include "operation_tag.h"
@@ -60,7 +56,7 @@ struct NamedBytes {
   Bytes bytes;
 };
 
-// One of each kind.
+// Returns a packet of each kind.
 std::vector<NamedBytes> every_packet() {
   using transport::PacketKind;
   using transport::PacketMemory;
@@ -135,13 +131,14 @@ void write_frames(const std::filesystem::path& root) {
                                             1));
   using Kind = transport::FrameKind;
   frame.add("ask", transport::encode({.kind = Kind::kAsk, .sequence = 1, .question = 2}, {}));
-  frame.add("heard", transport::encode({.kind = Kind::kHeard, .question = 2}, {}));
-  const Bytes wait = health::encode_wait({.id = {.group = 1, .is_message = true, .sequence = 7},
-                                          .rank = 2,
-                                          .late = {{.rank = 0, .n_arrived = 3}, {.rank = 1}},
-                                          .is_for_any = true,
-                                          .text = "recv of group 1",
-                                          .gone = "rank 3"});
+  frame.add("heard", transport::encode({.kind = Kind::kAck, .question = 2}, {}));
+  const Bytes wait =
+      transport::encode(transport::Stall{.id = {.group = 1, .is_message = true, .sequence = 7},
+                                         .rank = 2,
+                                         .late = {{.rank = 0, .n_arrived = 3}, {.rank = 1}},
+                                         .is_for_any = true,
+                                         .text = "recv of group 1",
+                                         .gone = "rank 3"});
   frame.add("wait", transport::encode({.kind = Kind::kWait, .question = 2}, wait));
   frame.add("ask_wait",
             transport::encode({.kind = Kind::kAskWait, .sequence = 1, .question = 2}, wait));
@@ -154,7 +151,8 @@ void write_frames(const std::filesystem::path& root) {
   connection.add("nothing_posted", join({numbers({0}), first}));
 }
 
-// What a client says first; the nonce, which follows the 12 bytes of the prefix, is all zeros.
+// Returns the first message of a client. The nonce, which follows the 12 bytes of the prefix, is
+// all zeros.
 Bytes greeting() {
   net::Hello hello(
       net::Hello::Side::kClient, "secret", {.job = "job", .purpose = "store", .rank = 1});
@@ -240,8 +238,8 @@ std::vector<NamedBytes> every_request() {
           {"explain", begin(Opcode::kExplain).bytes()}};
 }
 
-// What a connection of the session's target does: its number (with the target's bits), length,
-// bytes.
+// Encodes a step of the session target: the number of the connection (with the target's bits), the
+// length, and the bytes.
 Bytes step(unsigned connection, const Bytes& bytes) {
   return join({numbers({connection, static_cast<unsigned>(bytes.size())}), bytes});
 }

@@ -10,8 +10,8 @@
 
 namespace unisono::fuzz {
 
-/// The two ends of a connection. What an end writes, up to some 100 KiB, lies there until it is
-/// read.
+/// Returns the two ends of a connection. Data that an end writes, up to about 100 KiB, is queued
+/// until the other end reads.
 inline std::array<Fd, 2> connected_sockets() {
   std::array<int, 2> ends{};
   expect(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0,

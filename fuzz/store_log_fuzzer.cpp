@@ -1,6 +1,7 @@
-// The file of a FileStore. Input: the file, from its first byte on.
+// The file of a FileStore. Input: the file, starting with its first byte.
 //
-// Checksums keep most inputs out of the payload, so what follows the header is read as one, too.
+// Checksums keep most inputs out of the payload. Therefore the bytes after the header are also read
+// as a payload.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +9,7 @@
 #include <span>
 
 #include "unisono/base/bytes.h"
-#include "unisono/store/change.h"
-#include "unisono/store/log_format.h"
+#include "unisono/store/file_log.h"
 #include "unisono/store/store_map.h"
 
 #include "expect.h"
@@ -26,7 +26,7 @@ void replay(std::span<const std::byte> bytes) {
   for (; record.state == store::RecordState::kWhole; record = store::read_log_record(bytes)) {
     expect(std::ranges::equal(store::encode_log_record(record.change), bytes.first(record.n_bytes)),
            "a record is encoded as it was read");
-    for (const store::Step& step : record.change) {
+    for (const store::MapStep& step : record.change) {
       store::apply(map, step, store::kNobody);
     }
     bytes = bytes.subspan(record.n_bytes);

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/store/limits.h"
-#include "unisono/store/request_parser.h"
+#include "unisono/store/requests.h"
+#include "unisono/store/store.h"
 
 #include "expect.h"
 #include "input.h"
@@ -21,7 +21,7 @@ namespace {
 
 using store::Request;
 
-// Small enough for inputs to come up against.
+// Small enough for inputs to reach the limits.
 constexpr store::Limits kLimits{
     .max_key_bytes = 64, .max_value_bytes = 256, .max_count = 8, .max_request_bytes = 1024};
 

@@ -1,8 +1,8 @@
 // The store's server: several connections to one map, without sockets.
 //
-// Input: u8 whether the store has a secret, then steps. Each is a u8 with the connection (modulo 4;
-// bit 7: it hangs up, and a new one takes its place; bit 6: it reads its answers), a u8 length and
-// as many bytes for it.
+// Input: u8 whether the store has a secret, then steps. Each step is a u8 with the connection
+// (modulo 4; bit 7: the connection closes and a new connection replaces the old one; bit 6: the
+// client reads its replies), a u8 length, and that number of bytes for the connection.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "unisono/net/hello.h"
-#include "unisono/store/limits.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/session.h"
+#include "unisono/store/store.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/testing/take_replies.h"
 
@@ -30,7 +30,7 @@ using store::Session;
 using store::StoreMap;
 using store::testing::take_replies;
 
-// Small enough for inputs to come up against.
+// Small enough for inputs to reach the limits.
 constexpr store::Limits kLimits{.max_key_bytes = 64,
                                 .max_value_bytes = 256,
                                 .max_count = 2,
@@ -38,7 +38,8 @@ constexpr store::Limits kLimits{.max_key_bytes = 64,
                                 .max_unread_bytes = 512,
                                 .max_store_bytes = 512};
 
-// A request is counted by its bytes, what it leaves in the map by those and what a node costs.
+// A request is limited by its number of bytes. The entries that it leaves in the map count by their
+// bytes plus the cost of a node.
 constexpr std::size_t kSlackOfARequest = kLimits.max_count * 128;
 
 class Server {
@@ -66,7 +67,7 @@ class Server {
     }
     (void)map_.take_woken();
     map_.set("/a", "watched");
-    expect(map_.take_news().empty(), "who has gone watches nothing");
+    expect(map_.take_news().empty(), "a client that has left watches nothing");
     for (const std::string& key : map_.keys()) {
       (void)map_.erase(key);
     }
@@ -96,7 +97,7 @@ class Server {
     session.feed(hello.take_output());
     (void)hello.feed(take_replies(session));
     expect(hello.state() == net::Hello::State::kDone && session.is_admitted(),
-           "who knows the secret is let in");
+           "a client with the secret is admitted");
   }
 
   void feed(Client& client, std::span<const std::byte> bytes) {
@@ -106,12 +107,12 @@ class Server {
     check_replies(client);
     expect(!had_problem || map_.n_bytes() == n_before, "nothing is served after a problem");
     expect(client.session->is_admitted() || map_.n_bytes() == n_before,
-           "nothing is served to a stranger");
+           "nothing is served to an unknown client");
   }
 
   static void check_replies(const Client& client) {
     expect(client.session->replies().n_bytes() <= kLimits.max_unread_bytes,
-           "answers that nobody reads are limited");
+           "answers that are not read are limited");
   }
 
   template <class Body>

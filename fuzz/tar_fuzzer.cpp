@@ -6,8 +6,7 @@
 #include <string_view>
 
 #include "unisono/base/error.h"
-#include "unisono/data/readers/shard_reader.h"
-#include "unisono/data/readers/tar_reader.h"
+#include "unisono/datasets/tar.h"
 
 #include "expect.h"
 #include "input.h"
@@ -16,12 +15,13 @@
 namespace unisono::fuzz {
 namespace {
 
-// How many files there are, whether or not their content is read; nothing in a damaged archive.
+// Returns the number of files, with or without reading their content; std::nullopt for a damaged
+// archive.
 std::optional<int> count_files(const std::string& path, bool reads_content) {
   try {
-    TarReader reader(path);
+    datasets::TarReader reader(path);
     int n_files = 0;
-    while (const std::optional<TarEntry> entry = reader.next()) {
+    while (const std::optional<datasets::TarEntry> entry = reader.next()) {
       expect(!reads_content || reader.content().size() == entry->n_bytes, "files are whole");
       ++n_files;
     }
@@ -34,8 +34,8 @@ std::optional<int> count_files(const std::string& path, bool reads_content) {
 
 void read_samples(const std::string& path) {
   try {
-    ShardReader reader({path});
-    while (const std::optional<ShardSample> sample = reader.next()) {
+    datasets::ShardReader reader({path});
+    while (const std::optional<datasets::ShardSample> sample = reader.next()) {
       expect(!sample->key.empty() && !sample->parts.empty(), "a sample has a key and parts");
     }
   } catch (const Error& error) {

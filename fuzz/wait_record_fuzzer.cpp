@@ -1,4 +1,4 @@
-// What a rank tells its launcher of its waits; the bytes behind their checksum.
+// A rank's report of its waits to its launcher, and the bytes that follow the checksum.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

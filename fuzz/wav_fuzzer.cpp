@@ -6,7 +6,7 @@
 #include <span>
 
 #include "unisono/base/error.h"
-#include "unisono/data/sounds/decode_wav.h"
+#include "unisono/datasets/wav.h"
 
 #include "expect.h"
 #include "input.h"
@@ -14,7 +14,8 @@
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using unisono::fuzz::expect;
   try {
-    const unisono::Sound sound = unisono::decode_wav(std::as_bytes(std::span(data, size)), "fuzz");
+    const unisono::datasets::Sound sound =
+        unisono::datasets::decode_wav(std::as_bytes(std::span(data, size)), "fuzz");
     expect(!sound.samples.empty() && sound.samples.size() <= size, "samples are in the file");
     expect(std::ranges::all_of(sound.samples, [](float value) { return std::isfinite(value); }),
            "samples are numbers");

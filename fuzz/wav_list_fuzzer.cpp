@@ -5,7 +5,7 @@
 #include <string>
 
 #include "unisono/base/error.h"
-#include "unisono/data/sounds/wav_list.h"
+#include "unisono/datasets/sound_dataset.h"
 
 #include "expect.h"
 #include "input.h"
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using unisono::fuzz::expect;
   const unisono::fuzz::MemoryFile file({reinterpret_cast<const char*>(data), size});
   try {
-    const unisono::WavList list(file.path(), "folder", 0);
+    const unisono::datasets::WavList list(file.path(), "folder", 0);
     expect(list.size() > 0 && std::ranges::is_sorted(list.ids()), "there are sounds and ids");
     for (std::int64_t index = 0; index < list.size(); ++index) {
       const std::int64_t label = list.label(index);

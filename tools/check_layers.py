@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Holds every #include of src/unisono against the libraries that CMake says a file may use.
+"""Checks every #include of src/unisono and datasets/ against CMake's list of libraries.
 
 The LINKS of unisono_library() are the layer diagram: a file may include the headers of what its
 library links, a public header only public ones of what the library links publicly, and a floor may
-link only floors that src/unisono/CMakeLists.txt lists above it.
+link only floors that src/unisono/CMakeLists.txt lists above it. The library datasets/ stands above
+all floors, so that no floor may use it.
 """
 
 from __future__ import annotations
@@ -104,21 +105,28 @@ class Layers:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.base = root / "src"
-        self.top = self.base / "unisono"
+        self.top = root / "src/unisono"
+        self.datasets = root / "datasets"
         self.problems: list[str] = []
-        lists = sorted(self.top.glob("*/**/CMakeLists.txt"))
-        self.targets = [target for path in lists for target in parse_cmake(path, root)]
+        lists = [*self.top.glob("*/**/CMakeLists.txt"), *self.datasets.rglob("CMakeLists.txt")]
+        self.targets = [target for path in sorted(lists) for target in parse_cmake(path, root)]
         self.libraries = {target.name: target for target in self.targets if target.is_library}
         self.owners: dict[Path, list[Target]] = {}
         for target in self.targets:
             for path in target.public_headers | target.internal_headers | target.private_files:
                 self.owners.setdefault(path, []).append(target)
         order = re.findall(r"add_subdirectory\((\w+)\)", (self.top / "CMakeLists.txt").read_text())
-        self.order = {floor: position for position, floor in enumerate(order)}
+        self.order = {floor: position for position, floor in enumerate([*order, "datasets"])}
 
     def floor(self, path: Path) -> str:
+        if path.is_relative_to(self.datasets):
+            return "datasets"
         return path.relative_to(self.top).parts[0]
+
+    def header(self, name: str) -> Path:
+        """The file that an #include of "unisono/..." names."""
+        root = self.datasets if name.startswith("unisono/datasets") else self.top.parent
+        return root / name
 
     def closure(self, names: set[str]) -> set[str]:
         """The libraries given and what they link publicly, directly or not."""
@@ -181,7 +189,7 @@ class Layers:
             return self.owners[path]
         for folder in path.parents:
             nearest = [target for target in self.targets if target.folder == folder]
-            if nearest or folder == self.top:
+            if nearest or folder in (self.top, self.datasets):
                 return nearest
         return []
 
@@ -211,9 +219,9 @@ class Layers:
             return f"only torch/ and python/ may include {header}"
         if public and THIRD_PARTY.match(header):
             return f"a public header must not include {header}: users would need that library"
-        included = self.base / header
         if not header.startswith("unisono/"):
             return ""
+        included = self.header(header)
         if not included.exists():
             return f"there is no {header}"
         if path.parent == included.parent == self.top:
@@ -241,7 +249,7 @@ class Layers:
     def check(self) -> list[str]:
         self.check_links()
         self.check_cycles()
-        for path in sorted(self.top.rglob("*")):
+        for path in sorted([*self.top.rglob("*"), *self.datasets.rglob("*")]):
             if path.suffix in SOURCE_SUFFIXES and path.is_file():
                 self.check_file(path)
         return self.problems

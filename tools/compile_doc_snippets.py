@@ -27,7 +27,7 @@ from run_doc_commands import ROOT, Block, DocError, is_snippet, pages_of_the_gui
 PROJECT = ROOT / "tests/docs/snippets"
 GIVEN = {"core": PROJECT / "given_core.h", "torch": PROJECT / "given_torch.h"}
 # Pages about calls of others, in C++ and in Python.
-FOREIGN_FUNCTIONS = {"coming-from.md", "python.md"}
+FOREIGN_FUNCTIONS = {"coming-from.md", "python.md", "python-groups.md", "python-train.md"}
 FOREIGN_HEADERS = {"mpi.h", "nccl.h"}
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build needs, or says what to type: `make deps`; with --dev also what the checks
 # of .ci/run need: `make dev-deps`; with --test what the tests of the Python package need:
-# `make test-deps`; with --bench the peers that the benchmarks compare with:
-# `make bench-deps`. Does nothing, quickly, when all is there.
+# `make test-deps`; with --bench the peers that the benchmarks compare with: `make bench-deps`; with
+# --docs what the site of documents needs: `make docs-deps`. Does nothing, quickly, when all is there.
 #
 # UNISONO_TORCH_DIR  a LibTorch to use: then no torch is installed
 # PYTHON             the Python for .venv; one that has the pinned torch already is used as it is
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 readonly packages=(
   g++ cmake ninja-build ccache libfmt-dev libhwy-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev
-  libsndfile1-dev libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev nlohmann-json3-dev libhwloc-dev libdw1
+  libsndfile1-dev libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev nlohmann-json3-dev
   python3 python3-dev python3-venv dataset-fashion-mnist)
 readonly dev_packages=(
   clang-16 libclang-rt-16-dev clang-tidy-19 clustershell gdb git iproute2 libmpich-dev libopenmpi-dev libpmix-dev libucx-dev man-db
@@ -19,11 +19,13 @@ readonly dev_packages=(
   mold mpich munge openmpi-bin openssh-client openssh-server pdsh python3-yaml slurm-client slurmctld
   slurmd zsh)
 readonly bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev iperf3 iproute2)
+readonly docs_packages=(doxygen)
 readonly python=${PYTHON:-python3}
 readonly log=$PWD/build/deps.log
 dev=no
 tests=no
 bench=no
+docs=no
 
 say() { printf 'deps: %s\n' "$*" >&2; }
 
@@ -56,6 +58,7 @@ install_packages() {
   local wanted=("${packages[@]}") missing sudo=()
   [[ $dev == no ]] || wanted+=("${dev_packages[@]}")
   [[ $bench == no ]] || wanted+=("${bench_packages[@]}")
+  [[ $docs == no ]] || wanted+=("${docs_packages[@]}")
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     say "no apt here; the build needs these Debian packages' counterparts: ${wanted[*]}"
     return
@@ -133,7 +136,8 @@ main() {
     --dev) dev=yes ;;
     --test) tests=yes ;;
     --bench) bench=yes ;;
-    *) die "unknown option $1; there are --dev, --test and --bench" ;;
+    --docs) docs=yes ;;
+    *) die "unknown option $1; there are --dev, --test, --bench and --docs" ;;
   esac
   mkdir -p build
   exec 9>build/deps.lock
@@ -148,6 +152,7 @@ main() {
   fi
   [[ $tests == no ]] || requirements+=(tools/requirements-test.txt)
   [[ $dev == no ]] || requirements+=(tools/requirements-dev.txt)
+  [[ $docs == no ]] || requirements+=(tools/requirements-docs.txt)
   install_venv "${requirements[@]}"
 }
 

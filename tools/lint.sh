@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs the checks of the sources. --all: every file; --changed: those that differ from main (the
 # default); --fix: formats every file instead. `tools/lint.sh CHECK [FILE...]` runs one check, as
-# the pre-commit hooks do: clang-format, clang-tidy, ruff, gersemi, codespell, layers, text.
+# the pre-commit hooks do: clang-format, clang-tidy, ruff, gersemi, codespell, layers, house, text.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ ! -d .venv/bin ]] || PATH=$PWD/.venv/bin:$PATH
 unset GIT_DIR GIT_INDEX_FILE GIT_WORK_TREE
 
-readonly checks=(layers text ruff gersemi codespell clang-format)
+readonly checks=(layers house text ruff gersemi codespell clang-format)
 fix=no
 
 die() {
@@ -55,6 +55,7 @@ check_clang_tidy() {
 run_check() {
   case $1 in
     layers) tools/check_layers.py ;;
+    house) tools/check_house.py ;;
     text) run_on_files tools/check_text.py ;;
     ruff)
       need ruff

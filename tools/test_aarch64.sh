@@ -23,7 +23,7 @@ readonly jobs=${JOBS:-$(nproc)}
 readonly packages=(
   ca-certificates ccache cmake g++-aarch64-linux-gnu git iproute2 libcli11-dev nlohmann-json3-dev ninja-build pkg-config
   python3 qemu-user libfmt-dev:arm64 libgmock-dev:arm64 libgtest-dev:arm64 libhwy-dev:arm64
-  libhwloc-dev:arm64 libjpeg62-turbo-dev:arm64 libpng-dev:arm64 libsndfile1-dev:arm64 libssl-dev:arm64 zlib1g-dev:arm64)
+  libjpeg62-turbo-dev:arm64 libpng-dev:arm64 libsndfile1-dev:arm64 libssl-dev:arm64 zlib1g-dev:arm64)
 
 # What qemu can't run: a pattern of names, and why.
 readonly left_out=(

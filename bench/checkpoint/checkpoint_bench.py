@@ -20,8 +20,8 @@ from benchlib import check_modules, describe_machine, has_gloo, json_of, print_t
 
 SOURCE = Path(__file__).resolve().parent
 RUN_TIMEOUT_S = 180
-# Which program does what, on how many ranks, in the folder of which name; what is loaded was saved
-# there before.
+# Program, operation, number of ranks and name of the folder. A load reads data that an earlier save
+# has written to that folder.
 SAVE = ("unisono", "save", 2, "unisono2")
 SAVE_3 = ("unisono", "save", 3, "unisono3")
 TORCH_SAVE = ("torch", "torch_save", 1, "torch")
@@ -52,7 +52,7 @@ ROWS = {
     SAVE_ASYNC: "Saver::save_async(), until it returns",
     COPY: "memcpy()",
 }
-# What, of what, and the bound of the ratio of their times.
+# Description, the two operations, and the bound for the ratio of their times.
 TARGETS = [
     ("save, times torch.save's speed", TORCH_SAVE, SAVE, "at least", 1.5),
     ("save, times the speed of torch.distributed.checkpoint", DCP_SAVE, SAVE, "at least", 2),

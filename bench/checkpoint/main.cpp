@@ -1,8 +1,9 @@
-// Measures checkpoints of state that the ranks share, on the ranks it is started on:
+// Measures checkpoints of a state that the ranks share, on the ranks on which the program is
+// started:
 //
 //     unisono run -n 2 checkpoint_bench save FOLDER --mib 1024
 //
-// Rank 0 prints a line of JSON: the seconds of the slowest rank, each time.
+// Rank 0 prints a line of JSON: the seconds of the slowest rank in each repetition.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

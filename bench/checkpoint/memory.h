@@ -2,10 +2,11 @@
 
 namespace bench {
 
-/// From here on, peak_mib() begins anew. Throws std::runtime_error where the kernel can't do that.
+/// Resets the peak of peak_mib(). Throws std::runtime_error if the kernel does not support this.
 void reset_peak();
 
-/// What this process has in memory now, and the most that it had since reset_peak(), in MiB.
+/// Return the memory of this process, in MiB: the present value, and the maximum since
+/// reset_peak().
 double resident_mib();
 double peak_mib();
 

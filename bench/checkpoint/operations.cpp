@@ -15,10 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/save.h"
-#include "unisono/checkpoint/saver.h"
 #include "unisono/checkpoint/tensor_box.h"
 #include "unisono/comm/process_group.h"
 
@@ -36,12 +35,12 @@ using unisono::checkpoint::Saver;
 using unisono::checkpoint::TensorInfo;
 using unisono::checkpoint::TensorPart;
 
-// A tensor has 16 MiB; ranks have rows of each.
+// A tensor has 16 MiB. Ranks have rows of each tensor.
 constexpr std::int64_t kTensorMib = 16;
 constexpr std::int64_t kRows = 4096;
 constexpr std::int64_t kColumns = 1024;
 
-// Without the passes over memory that a vector makes.
+// Owns uninitialized memory; a vector would initialize the memory in an extra pass.
 struct Part {
   TensorInfo tensor;
   Box box;
@@ -68,7 +67,7 @@ std::vector<Part> parts_of_rank(const ProcessGroup& group, std::int64_t n_mib) {
   return parts;
 }
 
-// Numbers as noise has them, which the row and the tensor determine.
+// Fills the parts with pseudo-random numbers that depend on the row and the tensor.
 void fill(const std::vector<Part>& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::size_t n_words = parts[i].n_bytes / 8;
@@ -89,7 +88,8 @@ std::vector<TensorPart> as_parts(const std::vector<Part>& parts) {
   return given;
 }
 
-// Of all times but the first, which warms up, as the memory's: fresh pages come into its figure.
+// Returns all times except the first, which is a warm-up run: its time includes fresh pages of
+// memory.
 Measured measure_times(ProcessGroup& group,
                        const Options& options,
                        const std::function<void()>& prepare,
@@ -108,7 +108,7 @@ Measured measure_times(ProcessGroup& group,
   return measured;
 }
 
-// So that no time has to remove what the one before has written.
+// Removes the previous files outside of the measured time.
 void remove_saved(const ProcessGroup& group, const Options& options) {
   if (group.rank() == 0) {
     std::filesystem::remove_all(options.folder);
@@ -134,7 +134,7 @@ Measured save(ProcessGroup& group, const Options& options) {
   return measured;
 }
 
-// How long the training stands still.
+// Measures the time for which the training is blocked.
 Measured save_async(ProcessGroup& group, const Options& options) {
   const std::vector<Part> parts = parts_of_rank(group, options.n_mib);
   fill(parts);
@@ -150,7 +150,7 @@ Measured save_async(ProcessGroup& group, const Options& options) {
   return measured;
 }
 
-// What save_async() has to do at least.
+// Measures the minimum work of save_async().
 Measured copy(ProcessGroup& group, const Options& options) {
   const std::vector<Part> parts = parts_of_rank(group, options.n_mib);
   fill(parts);
@@ -163,7 +163,8 @@ Measured copy(ProcessGroup& group, const Options& options) {
   });
 }
 
-// Into memory that the program has, as a module's parameters are, whoever has saved.
+// Measures a load into existing memory, like the parameters of a module, from a checkpoint of any
+// number of ranks.
 Measured load(ProcessGroup& group, const Options& options) {
   const std::vector<Part> parts = parts_of_rank(group, options.n_mib);
   for (const Part& part : parts) {

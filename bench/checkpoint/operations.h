@@ -11,21 +11,21 @@ namespace bench {
 struct Options {
   std::string operation;
   std::string folder;
-  std::int64_t n_mib = 1024;  // of all ranks
+  std::int64_t n_mib = 1024;  // Total over all ranks.
   int n_times = 2;
 };
 
-/// What one rank measured.
+/// Measurements of one rank.
 struct Measured {
-  std::vector<double> seconds;  // of each time
-  /// The most memory beside the state that is saved or loaded, as a share of it.
+  std::vector<double> seconds;  // Time of each repetition.
+  /// Peak of the memory in addition to the saved or loaded state, as a fraction of the state.
   double more_memory = 0;
 };
 
-/// The names of the operations.
+/// Returns the names of the operations.
 std::vector<std::string> operation_names();
 
-/// Throws unisono::Error, and std::runtime_error for what has been loaded wrongly.
+/// Throws unisono::Error, and std::runtime_error if loaded data is wrong.
 Measured measure(unisono::ProcessGroup& group, const Options& options);
 
 }  // namespace bench

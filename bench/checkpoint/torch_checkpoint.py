@@ -194,7 +194,7 @@ def main():
     if bench.rank == 0:
         print(json.dumps(result), flush=True)
     bench.barrier()
-    # Gloo's threads may hold tensors while the interpreter ends, which then aborts now and then.
+    # Gloo's threads may hold tensors during the interpreter's exit, which then sometimes aborts.
     os._exit(0)
 
 

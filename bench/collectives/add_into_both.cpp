@@ -16,7 +16,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Stores past the caches would double the time: the lines were loaded already.
+// Non-temporal stores would double the time, because the cache lines are already loaded.
 void add_vectors_into_both(float* a, float* b, std::int64_t count) {
   const hn::ScalableTag<float> tag;
   const auto n_lanes = static_cast<std::int64_t>(hn::Lanes(tag));

@@ -2,7 +2,7 @@
 """What one all_reduce takes with each backend, and with Gloo: a few bytes, and many.
 
 Every round starts each once, in turn; all of them measure by the rules of
-src/unisono/cli/bench_sampling.h. The table holds medians over the rounds of each run's median, with
+src/unisono/cli/bench_report.h. The table holds medians over the rounds of each run's median, with
 the lowest and the highest.
 """
 

@@ -2,7 +2,7 @@
 """Compares Unisono's collective operations to those of Open MPI, MPICH and Gloo.
 
 Every round starts each program once, in turn, so that all of them see the same machine; all of them
-measure by the rules of src/unisono/cli/bench_sampling.h. The tables hold medians over the rounds of
+measure by the rules of src/unisono/cli/bench_report.h. The tables hold medians over the rounds of
 each run's median and p99, in microseconds; ratios are taken within a round. `--quick` measures
 fewer sizes, for less time.
 """
@@ -55,7 +55,7 @@ def cases(is_quick):
         sweep = [8, 64, KIB, 16 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
     else:
         sweep = sorted([*powers, 1000, 3 * MIB + 4])
-    # Short runs, so that the programs' turns come soon after each other.
+    # Short runs, so that the programs alternate quickly.
     parts = [
         [size for size in sweep if size <= 16 * KIB],
         [size for size in sweep if 16 * KIB < size <= 4 * MIB],

@@ -8,10 +8,10 @@
 
 namespace bench {
 
-/// Largest message that is passed in a slot: what fits into a cache line beside its number.
+/// Largest message for a slot: the part of a cache line that remains beside the sequence number.
 inline constexpr std::size_t kSlotBytes = 64 - sizeof(std::uint64_t);
 
-/// What two processes share besides their buffers. All zero at first.
+/// Memory that two processes share in addition to their buffers. Initially all zero.
 struct LimitMemory {
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> sequence;
@@ -22,22 +22,23 @@ struct LimitMemory {
     std::atomic<std::uint64_t> number;
   };
 
-  // By rank, and by turns: a rank is at most one message ahead of the other.
+  // Indexed by rank and by turn: a rank is at most one message ahead of the other.
   std::array<std::array<Slot, 2>, 2> slots;
   std::array<Stage, 2> stages;
   std::array<std::array<double, 1024>, 2> values;
 };
 
-/// One of two processes that add up arrays in memory which both see, with nothing but the loads,
-/// stores and waits that this takes: no checks, no errors, no deadlines.
+/// One of two processes that add arrays in shared memory, with only the necessary loads, stores and
+/// waits: no checks, no errors, no deadlines.
 class LimitRank {
  public:
   LimitRank(LimitMemory& memory, int rank) : memory_(memory), rank_(rank) {}
 
-  /// Waits until the other has called it as often.
+  /// Waits until the other rank has made the same number of calls.
   void meet();
 
-  /// Adds the ranks' `count` elements up into both. `data` are this rank's and the other's.
+  /// Adds the ranks' `count` elements and stores the sums in both buffers: this rank's buffer and
+  /// the other rank's buffer.
   void all_reduce(float* mine, float* theirs, std::int64_t count);
 
   void max_of_ranks(std::span<double> values);

@@ -1,5 +1,5 @@
-// How fast two processes can add up arrays in memory that both see, and write the sums into both:
-// the time below which no all_reduce can be on this machine.
+// Measures how fast two processes can add arrays in shared memory and write the sums into both.
+// This time is the lower limit of any all_reduce on this machine.
 //
 //     limit_bench all_reduce 8:64M:x2 0.5
 
@@ -20,7 +20,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/cli/bench_report.h"
-#include "unisono/cli/bench_sampling.h"
 
 #include "limit.h"
 #include "peer.h"
@@ -30,7 +29,7 @@ namespace {
 
 using unisono::cli::bench::Result;
 
-// The two buffers lie behind the memory for meeting, each on pages of its own.
+// The two buffers follow the rendezvous memory, each on separate pages.
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kBuffersOffset =
     (sizeof(LimitMemory) + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -44,7 +43,7 @@ std::byte* map_shared(std::size_t n_bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-// Each process on a core of its own: the n-th that we may use.
+// Binds each process to a separate core: the n-th core that this process may use.
 void bind_to_core(int n) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -115,7 +114,7 @@ void run(int argc, char** argv) {
   const PeerArguments arguments = parse_peer_arguments(argc, argv);
   if (arguments.operation != "all_reduce") {
     throw unisono::Error(unisono::ErrorCode::kInvalidArgument,
-                         "limit_bench knows all_reduce only, not " + arguments.operation);
+                         "limit_bench supports all_reduce only, not " + arguments.operation);
   }
   const auto largest = static_cast<std::size_t>(*std::ranges::max_element(arguments.sizes));
   const std::size_t buffer_bytes = (largest / kPageBytes + 1) * kPageBytes;
@@ -125,7 +124,7 @@ void run(int argc, char** argv) {
     throw unisono::system_error("limit_bench: fork", errno);
   }
   if (child == 0) {
-    // Waits have no end, so that of rank 0 must be the end of rank 1.
+    // Waits have no deadline, so rank 1 must end when rank 0 ends.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   }
   run_rank(arguments, shared, buffer_bytes, child == 0 ? 1 : 0);

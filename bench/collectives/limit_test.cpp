@@ -25,12 +25,12 @@ Floats allocate(std::int64_t count) {
   return Floats(static_cast<float*>(::operator new(n_bytes, std::align_val_t(kAlignment))));
 }
 
-// A kernel that does less than the whole work would be no limit.
+// A kernel that does only part of the work would not be a limit.
 TEST(Limit, BothRanksGetTheSums) {
   auto memory = std::make_unique<LimitMemory>();
   LimitRank rank_0(*memory, 0);
   LimitRank rank_1(*memory, 1);
-  // Around the borders of a slot and of a cache line.
+  // Sizes around the limits of a slot and of a cache line.
   for (const std::int64_t count : {0, 1, 13, 14, 15, 16, 17, 33, 1000, 100003}) {
     const Floats first = allocate(count);
     const Floats second = allocate(count);

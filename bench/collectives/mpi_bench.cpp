@@ -1,4 +1,4 @@
-// What `unisono bench` measures, by MPI: built once for each MPI that is there.
+// Measures the operations of `unisono bench` with MPI. The program is built for each installed MPI.
 //
 //     mpirun -n 2 mpi_bench all_reduce 8:64M:x2 0.5
 
@@ -13,7 +13,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/cli/bench_report.h"
-#include "unisono/cli/bench_sampling.h"
 
 #include "peer.h"
 
@@ -26,14 +25,14 @@ using unisono::cli::bench::Summary;
 struct Call {
   float* in;
   float* out;
-  int count;  // Elements that the size in bytes stands for.
+  int count;  // Number of elements for the size in bytes.
   int rank;
   int world_size;
 
   [[nodiscard]] int chunk() const { return count / world_size; }
 };
 
-// A row of cli/bench_operations.cpp.
+// A row like those of cli/bench_operations.cpp.
 struct Operation {
   const char* name;
   bool has_chunks;

@@ -21,7 +21,7 @@ PeerArguments parse_peer_arguments(int argc, char** argv) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc() || end != text.data() + text.size()) {
     throw unisono::Error(unisono::ErrorCode::kInvalidArgument,
-                         "which benchmark? write: OPERATION SIZES SECONDS");
+                         "no benchmark was given; write: OPERATION SIZES SECONDS");
   }
   return {.operation = argv[1],
           .sizes = unisono::cli::bench::parse_sizes(argv[2]),

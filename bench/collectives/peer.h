@@ -10,8 +10,8 @@
 
 namespace bench {
 
-/// What a peer's program is asked to measure: PROGRAM OPERATION SIZES SECONDS, as the options of
-/// `unisono bench` have them.
+/// Arguments of a peer's program: PROGRAM OPERATION SIZES SECONDS, in the format of `unisono
+/// bench`.
 struct PeerArguments {
   std::string operation;
   std::vector<std::int64_t> sizes;
@@ -21,7 +21,7 @@ struct PeerArguments {
 /// Throws unisono::Error for a wrong command line.
 [[nodiscard]] PeerArguments parse_peer_arguments(int argc, char** argv);
 
-/// Zeros on pages of their own, as `unisono bench` has its private memory.
+/// Zeros on separate pages, like the private memory of `unisono bench`.
 class FloatArray {
  public:
   explicit FloatArray(std::int64_t count);

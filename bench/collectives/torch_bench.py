@@ -1,4 +1,4 @@
-"""What `unisono bench` measures, by torch.distributed, after the rules of cli/bench_sampling.h.
+"""What `unisono bench` measures, by torch.distributed, after the rules of cli/bench_report.h.
 
 Needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0 prints lines of JSON.
 """
@@ -61,7 +61,8 @@ def share_of_others(n):
     return (n - 1) / n
 
 
-# Call, whether each rank has a chunk of the elements, bus bandwidth factor, transfers in a call.
+# Call, whether each rank has a chunk of the elements, factor of the bus bandwidth, number of
+# transfers per call.
 OPERATIONS = {
     "all_reduce": (all_reduce, False, lambda n: 2 * (n - 1) / n, 1),
     "broadcast": (broadcast, False, factor_of_one, 1),
@@ -159,7 +160,7 @@ def main():
         if dist.get_rank() == 0:
             print(json.dumps(result), flush=True)
     dist.barrier()
-    # Gloo's threads may hold tensors while the interpreter ends, which then aborts now and then.
+    # Gloo's threads may hold tensors during the interpreter's exit, which then sometimes aborts.
     os._exit(0)
 
 

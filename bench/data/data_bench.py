@@ -42,7 +42,7 @@ for i, record in enumerate(records):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-python", required=True, help="a Python with torch and Pillow")
-    parser.add_argument("--unisono", required=True, help="the program unisono, as built")
+    parser.add_argument("--data-bench", required=True, help="the program unisono-data-bench")
     parser.add_argument("--mnist", required=True, help="a folder with MNIST or Fashion-MNIST")
     parser.add_argument("--cifar", required=True, help="a gzip file of CIFAR-10's binary version")
     parser.add_argument("--rounds", type=int, default=3)
@@ -58,7 +58,7 @@ def write_jpegs(options, folder):
 
 
 def run_unisono(options, how, folder):
-    command = [options.unisono, "data", "bench", folder, *how]
+    command = [options.data_bench, folder, *how]
     found = LINE.findall(output_of("data_bench", command, RUN_TIMEOUT_S))
     return {int(workers): float(speed) for workers, speed in found}
 

@@ -1,4 +1,4 @@
-"""Measures how fast PyTorch's DataLoader brings the images that `unisono data bench` loads.
+"""Measures how fast PyTorch's DataLoader brings the images that `unisono-data-bench` loads.
 
 python torch_loader.py mnist FOLDER | jpeg FOLDER
 
@@ -34,7 +34,7 @@ class Mnist(Dataset):
         return len(self.labels)
 
     def __getitem__(self, index):
-        # The fastest way to torchvision's ToTensor() and Normalize().
+        # The fastest equivalent of torchvision's ToTensor() and Normalize().
         image = self.pixels[index].unsqueeze(0).to(torch.float32)
         return image.div_(255).sub_(0.1307).div_(0.3081), self.labels[index]
 

@@ -37,10 +37,10 @@ UNISONO = "Unisono"
 GLOO = "PyTorch, Gloo"
 GLOO_VIEWS = "PyTorch, Gloo, bucket views"
 PACKAGE = "PyTorch, Unisono"
-# Batches of a step in one process.
+# Number of batches per step in one process.
 N_BATCHES = {ALONE: 1, ACCUMULATED: 2, THREADS: 2, TORCH_ALONE: 1, TORCH_THREADS: 2}
-# Samples a second of a run as a multiple of another's: a loop that is bound by the program's own
-# work in each operator, and models that are bound by arithmetic.
+# Throughput of a run in multiples of another run's: for a loop that is bound by the program's own
+# work in each operator, and for models that are bound by arithmetic.
 AIMS = [
     ("many", UNISONO, THREADS, 1.0),
     ("many", PACKAGE, TORCH_THREADS, 1.0),
@@ -102,7 +102,8 @@ def commands(options, model, steps, rendezvous):
 
 
 def run(command):
-    # A second thread is for the operators of PyTorch's DataParallel, which asks for it itself.
+    # Only the operators of PyTorch's DataParallel use a second thread; the program requests this
+    # thread itself.
     return json_of("ddp_bench", command, RUN_TIMEOUT_S)
 
 

@@ -29,7 +29,7 @@ void register_hook(unisono::DistributedDataParallel<std::shared_ptr<Model>>& mod
     model.register_comm_hook(std::make_shared<unisono::QuantizeState>(group, type),
                              unisono::quantize_hook);
   } else if (name == "power_sgd") {
-    // Compressed from the third pass on, before steps are counted.
+    // Compresses from the third pass on, before steps are counted.
     model.register_comm_hook(std::make_shared<unisono::PowerSgdState>(
                                  group, unisono::PowerSgdOptions{.start_power_sgd_iter = 2}),
                              unisono::power_sgd_hook);

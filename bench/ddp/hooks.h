@@ -11,7 +11,7 @@
 
 namespace bench {
 
-/// How gradients may travel: "none" as they are.
+/// Returns the names of communication hooks; "none" leaves gradients uncompressed.
 std::vector<std::string> hook_names();
 
 void register_hook(unisono::DistributedDataParallel<std::shared_ptr<Model>>& model,

@@ -1,4 +1,4 @@
-// Measures training steps, on one process or on the ranks it is started on:
+// Measures training steps in one process, or on the ranks on which the program is started:
 //
 //     unisono run -n 2 ddp_bench --model mlp
 //     unisono run -n 4 ddp_bench --model cnn --logical-ranks 8 --hash

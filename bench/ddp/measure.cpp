@@ -38,7 +38,8 @@ double time_step(const Step& step) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The first step of a block is not counted: it pays for what the block before it left behind.
+// The first step of a block is not counted because it includes the after-effects of the previous
+// block.
 void time_block(const Step& step, std::vector<double>& times) {
   step();
   for (std::size_t i = 0; i < kBlockSteps; ++i) {
@@ -55,7 +56,7 @@ bool is_enough(const std::vector<double>& times, int n_steps) {
   return times.size() >= kBlockSteps + static_cast<std::size_t>(n_steps);
 }
 
-// A step of plain LibTorch on batches first .. first + n - 1.
+// Training with plain LibTorch on batches first .. first + n - 1.
 class PlainTraining {
  public:
   PlainTraining(const Options& options, int first, int n)
@@ -85,7 +86,7 @@ class PlainTraining {
   torch::optim::SGD optimizer_;
 };
 
-// A model in as many threads as it has replicas, on a batch for each.
+// Training with one thread and one batch for each replica of the model.
 class ThreadTraining {
  public:
   explicit ThreadTraining(const Options& options)
@@ -110,7 +111,7 @@ class ThreadTraining {
   torch::optim::SGD optimizer_;
 };
 
-// A model on this rank, and its step.
+// Training of a model on this rank.
 class Training {
  public:
   Training(const std::shared_ptr<unisono::ProcessGroup>& group, const Options& options)
@@ -138,7 +139,7 @@ class Training {
 
   [[nodiscard]] std::vector<torch::Tensor> parameters() const { return model_.parameters(); }
 
-  // Steps then cost what they do, and leave the parameters as they are.
+  // With rate 0 steps have the same cost but do not change the parameters.
   void set_learning_rate(double rate) { optimizer_->param_groups().front().options().set_lr(rate); }
 
  private:
@@ -186,7 +187,7 @@ std::string hash_after_steps(Kind& training, const Options& options) {
   return sha256_of(training.parameters());
 }
 
-// The batches that this rank's steps have.
+// Uses the same batches as this rank's steps.
 PlainTraining plain_beside(Wrapped& model, int rank, const Options& options) {
   if (options.logical_ranks == 0) {
     return {options, rank, 1};
@@ -231,12 +232,12 @@ Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
       time_block(step, times.synchronized);
     }
     if (times.memory.pss_mib == 0) {
-      // As training is: steps without synchronization have gradients of their own beside.
+      // Measured as in training: steps without synchronization have additional gradients.
       times.memory = memory_of_process();
     }
     if (without) {
       group->barrier();
-      // The ranks' gradients differ, and their parameters must not.
+      // The ranks' gradients differ, but their parameters must not.
       training.set_learning_rate(0);
       {
         const auto guard = training.model().no_sync();

@@ -12,16 +12,16 @@
 
 namespace bench {
 
-/// Seconds of each counted step; of the slowest rank in that step.
+/// Time of each counted step in seconds: the time of the slowest rank in that step.
 struct Measurement {
   std::vector<double> synchronized;    ///< Empty with --no-sync.
-  std::vector<double> unsynchronized;  ///< Under no_sync(); empty where there is none.
-  std::vector<double> plain;           ///< With --beside-plain: without the wrapper.
+  std::vector<double> unsynchronized;  ///< Under no_sync(); empty if not measured.
+  std::vector<double> plain;           ///< With --beside-plain: steps without the wrapper.
   int n_parameters = 0;
-  Memory memory;  ///< Of all ranks, after the steps.
+  Memory memory;  ///< Sum of all ranks after the steps.
 };
 
-/// Trains with plain LibTorch, or with DataParallel.
+/// Trains with plain LibTorch or with DataParallel.
 Measurement measure_alone(const Options& options);
 
 /// Trains with DistributedDataParallel; a collective operation. Steps with and without
@@ -29,10 +29,10 @@ Measurement measure_alone(const Options& options);
 Measurement measure_ranks(const std::shared_ptr<unisono::ProcessGroup>& group,
                           const Options& options);
 
-/// Makes the steps of measure_alone() and returns the SHA-256 of the parameters.
+/// Runs the steps of measure_alone() and returns the SHA-256 of the parameters.
 std::string train_alone_and_hash(const Options& options);
 
-/// The same with DistributedDataParallel; a collective operation.
+/// Like train_alone_and_hash(), but with DistributedDataParallel. A collective operation.
 std::string train_and_hash(const std::shared_ptr<unisono::ProcessGroup>& group,
                            const Options& options);
 

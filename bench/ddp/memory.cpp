@@ -11,7 +11,7 @@ Memory memory_of_process() {
   std::ifstream file("/proc/self/smaps_rollup");
   std::map<std::string, double> mib_of;
   std::string line;
-  std::getline(file, line);  // addresses
+  std::getline(file, line);  // Skips the line of addresses.
   std::string key;
   std::string unit;
   double kibibytes = 0;

@@ -26,7 +26,7 @@ torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) 
   return torch::nll_loss(torch::log_softmax(scores, 1), labels);
 }
 
-// Linear layers of one width.
+// Linear layers of equal width.
 class Layers : public Model {
  public:
   Layers(int n_layers, int width, bool with_bias) : width_(width) {

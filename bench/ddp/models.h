@@ -16,13 +16,13 @@ struct Batch {
   torch::Tensor labels;
 };
 
-/// What is trained: forward() is the loss of a batch that is always the same, drawn from a seed.
+/// A model to train. forward() returns the loss of a constant batch, which is drawn from a seed.
 class Model : public torch::nn::Module {
  public:
-  /// Goes on with that batch: of a rank, or of a shard. Each is drawn once.
+  /// Selects a batch of a rank or a shard. Each batch is drawn once.
   void use_batch(int number, int batch_size);
 
-  /// Goes on with batches 0 .. n - 1 as one.
+  /// Selects the concatenation of the batches 0 .. n - 1.
   void use_joined_batches(int n, int batch_size);
 
   torch::Tensor forward() { return forward(batch_.input, batch_.labels); }
@@ -43,10 +43,11 @@ class Model : public torch::nn::Module {
 /// encoder layers, a mean over 64 tokens, Linear(128, 2). "many": 1,000 x Linear(32, 32).
 std::vector<std::string> model_names();
 
-/// With the same weights whoever asks. Throws std::invalid_argument for a name that is none.
+/// Returns a model with the same weights on all ranks. Throws std::invalid_argument for an unknown
+/// name.
 std::shared_ptr<Model> make_model(const std::string& name);
 
-/// Samples of a step where the caller has no wish.
+/// Returns the number of samples of a step if the caller does not choose a number.
 int default_batch_size(const std::string& name);
 
 }  // namespace bench

@@ -10,25 +10,25 @@ namespace {
 
 constexpr int kUsageError = 2;
 
-// One process, without ranks.
+// Options of a single process without ranks.
 void add_alone_options(CLI::App& app, Options& options) {
   CLI::Option* const alone =
       app.add_flag("--alone", options.is_alone, "One process, without a process group");
   CLI::Option* const threads =
       app.add_option("--data-parallel",
                      options.replicas,
-                     "Alone, with DataParallel: so many threads, and batches")
+                     "Alone, with DataParallel: number of threads, and of batches")
           ->check(CLI::Range(1, 256))
           ->needs(alone);
   app.add_option(
-         "--accumulate", options.accumulate, "Alone, with the gradients of so many batches a step")
+         "--accumulate", options.accumulate, "Alone: number of batches whose gradients a step uses")
       ->check(CLI::Range(1, 4096))
       ->needs(alone)
       ->excludes(threads);
   app.add_flag("--hold",
                options.is_held,
-               "Alone: say when trained, look at memory after a line of standard input, stay until "
-               "its end")
+               "Alone: print a line after the training, measure memory after a line of standard "
+               "input, stay until its end")
       ->needs(alone);
 }
 
@@ -47,12 +47,13 @@ void add_rank_options(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->excludes("--alone")
       ->excludes("--no-sync");
-  app.add_option(
-         "--logical-ranks", options.logical_ranks, "Steps of so many shards, on however many ranks")
+  app.add_option("--logical-ranks",
+                 options.logical_ranks,
+                 "Number of shards of a step, on any number of ranks")
       ->check(CLI::Range(1, 4096))
       ->excludes("--alone")
       ->excludes("--no-sync");
-  app.add_option("--hook", options.hook, "How gradients travel")
+  app.add_option("--hook", options.hook, "Communication hook of the gradients")
       ->check(CLI::IsMember(hook_names()))
       ->capture_default_str()
       ->excludes("--alone")
@@ -67,7 +68,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::App app(
       "Measures training steps with DistributedDataParallel: unisono run -n 2 ddp_bench --model "
       "mlp");
-  app.add_option("--model", options.model, "What is trained")
+  app.add_option("--model", options.model, "Model to train")
       ->check(CLI::IsMember(model_names()))
       ->capture_default_str();
   app.add_option("--batch", options.batch, "Samples in a step of each rank, or in each shard")

@@ -7,7 +7,7 @@
 
 namespace bench {
 
-/// Over the tensors' elements, one after the other, as 64 hexadecimal digits.
+/// Returns the hash of the tensors' elements in order, as 64 hexadecimal digits.
 std::string sha256_of(const std::vector<at::Tensor>& tensors);
 
 }  // namespace bench

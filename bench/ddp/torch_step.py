@@ -105,7 +105,8 @@ def time_step(model, optimizer, n_batches=1):
 
 
 def time_block(model, optimizer, times, n_batches=1):
-    # The first step of a block is not counted: it pays for what the block before it left behind.
+    # The first step of a block is not counted because it includes the after-effects of the previous
+    # block.
     time_step(model, optimizer, n_batches)
     times.extend(time_step(model, optimizer, n_batches) for _ in range(BLOCK_STEPS))
 
@@ -202,7 +203,7 @@ def main():
         }
         print(json.dumps(result), flush=True)
     dist.barrier()
-    # Gloo's threads may hold tensors while the interpreter ends, which then aborts now and then.
+    # Gloo's threads may hold tensors during the interpreter's exit, which then sometimes aborts.
     os._exit(0)
 
 

@@ -21,7 +21,7 @@ N_WORKERS = 2
 
 
 def say(what):
-    # In one write, which the other worker does not divide.
+    # Uses one write, which output of the other worker does not interrupt.
     os.write(1, f"{what} {time.monotonic()}\n".encode())
 
 
@@ -63,7 +63,7 @@ def main():
         begin(BACKEND)
         train()
         return
-    # Which is what a fork server is for.
+    # Preloading is the purpose of a fork server.
     multiprocessing.set_forkserver_preload(["torch.distributed", BACKEND])
     for _ in range(2):
         say("call")

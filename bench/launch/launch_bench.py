@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchlib import describe_machine, print_table
 
 TIMEOUT_S = 120
-# Says when it was there and which process it is; the first attempt waits to be killed.
+# Prints its start time and process id. The first attempt waits to be killed.
 WORKER = """
 import os, sys, time
 print(time.monotonic(), os.getpid(), flush=True)

@@ -1,5 +1,6 @@
-// What it costs to find ranks that called different operations: each says what it called beside
-// what it shows or sends anyway, and compares what the others say.
+// Cost of the detection of ranks that called different operations. Each rank publishes a descriptor
+// of its call together with data that the rank publishes or sends anyway, and compares the
+// descriptors of the other ranks.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,7 +9,7 @@
 #include <benchmark/benchmark.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/comm/agreement.h"
+#include "unisono/comm/arguments.h"
 #include "unisono/comm/options.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/control_block.h"
@@ -34,7 +35,8 @@ transport::Descriptor all_gather_of(std::span<const Buffer> blocks) {
           .detail = sizes.detail.pack()};
 }
 
-// Shows what `make_descriptor` says on the first of the node's cards, and compares all others.
+// Publishes the descriptor of `make_descriptor` in the first header of the node, and compares all
+// other headers.
 template <class MakeDescriptor>
 void check(benchmark::State& state, MakeDescriptor make_descriptor) {
   std::vector<shm::OperationHeader> cards(static_cast<std::size_t>(state.range(0)));
@@ -53,7 +55,7 @@ void check(benchmark::State& state, MakeDescriptor make_descriptor) {
   }
 }
 
-// By the number of ranks.
+// The argument is the number of ranks.
 void all_reduce(benchmark::State& state) {
   Buffer buffer{.count = 2};
   AllReduceOptions options;
@@ -67,7 +69,7 @@ void all_gather(benchmark::State& state) {
   check(state, [&] { return all_gather_of(blocks); });
 }
 
-// A block of another size for each rank.
+// Each rank has a block of a different size.
 void all_gather_uneven(benchmark::State& state) {
   std::vector<Buffer> blocks(static_cast<std::size_t>(state.range(0)));
   for (std::size_t i = 0; i < blocks.size(); ++i) {

@@ -3,7 +3,7 @@
 //
 //     unisono run -n 2 build/release/bin/message_bench [BYTES...]
 //
-// Set UNISONO_NODE_ID to another word per rank to measure tcp.
+// To measure tcp, set UNISONO_NODE_ID to a different word for each rank.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 
@@ -43,7 +42,7 @@ void exchange(ProcessGroup& group, const Buffer& buffer, bool is_async, int n_ro
   }
 }
 
-// Seconds of half a round trip: the median of some repetitions.
+// Returns the seconds of half a round trip: the median of several repetitions.
 double measure(ProcessGroup& group, const Buffer& buffer, bool is_async) {
   const std::int64_t n_bytes = std::max<std::int64_t>(buffer.n_bytes(), 1);
   const std::int64_t limit = is_async ? 300 : 20'000;

@@ -1,5 +1,5 @@
-// Bandwidth of the reduction kernels, with memcpy beside them. bytes_per_second counts every byte
-// that is read or written once.
+// Bandwidth of the reduction kernels, compared with memcpy. bytes_per_second counts every byte that
+// is read or written once.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -9,11 +9,9 @@
 
 #include <benchmark/benchmark.h>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/base/user_reduction.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/kernels/reduce_tree.h"
 
 namespace unisono::kernels {
 namespace {
@@ -40,7 +38,8 @@ class Block {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// The canonical tree of a power of two of inputs: neighbours pair up, level by level.
+// Returns the canonical tree for a number of inputs that is a power of two: neighbours are paired
+// level by level.
 std::vector<ReduceStep> paired_steps(int n_inputs) {
   std::vector<ReduceStep> steps;
   for (int i = 0; i + 1 < n_inputs; ++i) {
@@ -49,7 +48,7 @@ std::vector<ReduceStep> paired_steps(int n_inputs) {
   return steps;
 }
 
-// What a user would write.
+// A typical user reduction.
 const UserReduction plain_sum{
     .combine = [](const void* lhs, const void* rhs, void* result, std::int64_t count) {
       for (std::int64_t i = 0; i < count; ++i) {
@@ -58,8 +57,8 @@ const UserReduction plain_sum{
       }
     }};
 
-// Outputs beyond the inputs' number, or all when `is_in_place` is not set, have memory of their
-// own.
+// Outputs use separate memory if `is_in_place` is not set or if their index is beyond the number of
+// inputs.
 void run_reduce(benchmark::State& state,
                 DType dtype,
                 bool is_in_place,
@@ -123,7 +122,7 @@ void reduce_bf16_premul(benchmark::State& state) {
   run_reduce(state, DType::kBFloat16, false, ReduceKind::kPremulSum);
 }
 
-// copy_streaming has memcpy's parameters save for the count's sign.
+// copy_streaming has the parameters of memcpy, except for the signedness of the count.
 template <class Copy>
 void run_copy(benchmark::State& state, Copy copy) {
   const auto n_bytes = static_cast<std::size_t>(state.range(0));
@@ -163,7 +162,7 @@ void two_and_four(benchmark::internal::Benchmark* bench) {
   both_stores(bench, {2, 4});
 }
 
-// What an operation of a few bytes pays.
+// Cost of an operation of a few bytes.
 void smallest(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"in", "out", "streaming", "bytes"})
       ->ArgsProduct({{2, 4, 16}, {1}, {0}, {8, 60}});

@@ -1,5 +1,5 @@
-// round_trip [spin]: the time of a message of 8 bytes to another process and back, on a bare tcp
-// socket over loopback, as a line of JSON. Receivers sleep in poll(2), or look again and again.
+// round_trip [spin]: prints the round-trip time of a message of 8 bytes between two processes over
+// a plain tcp socket on loopback, as a line of JSON. Receivers sleep in poll(2) or spin.
 #include <fmt/core.h>
 #include <poll.h>
 #include <sched.h>
@@ -48,7 +48,7 @@ void wait_for_message(int fd, bool spins) {
   }
 }
 
-// False when the other process has hung up.
+// Returns false if the other process has closed the connection.
 bool receive(int fd, Message& message, bool spins) {
   std::size_t n_received = 0;
   while (n_received < message.size()) {
@@ -68,7 +68,8 @@ bool receive(int fd, Message& message, bool spins) {
   return true;
 }
 
-// Messages are few bytes, and one is under way at a time: the socket takes them whole.
+// Messages have few bytes, and only one message is in transit at a time, so the socket accepts each
+// message as a whole.
 void send(int fd, const Message& message) {
   if (::send(fd, message.data(), message.size(), MSG_NOSIGNAL) < 0) {
     throw unisono::system_error("sending a message", errno);

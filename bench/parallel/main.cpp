@@ -1,11 +1,11 @@
-// Measures steps of one model whose parts lie on several ranks, one after the other or side by
-// side, against the whole on one rank:
+// Measures steps of a model with parts on several ranks, in sequence or in parallel, and compares
+// these with the whole model on a single rank:
 //
 //     unisono run -n 2 partition_bench
 //
 // Rank 0 prints a line of JSON for each: name, ranks, step_ms (the median of the slowest rank's
-// steps), speed_up (the whole's step by this one's), difference (from the whole's output and
-// gradients, of each tensor's largest element).
+// steps), speed_up (time of the whole model's step divided by this step's time), difference (from
+// the whole model's output and gradients, relative to each tensor's largest element).
 
 #include <algorithm>
 #include <chrono>
@@ -45,7 +45,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// In turns, so that all see the same machine; the first step of each turn is not counted.
+// Measures in turns, so that all partitions run under the same conditions. The first step of each
+// turn is not counted.
 std::vector<std::vector<double>> measure(unisono::ProcessGroup& group,
                                          const std::vector<bench::Partition>& partitions,
                                          int n_steps) {

@@ -16,7 +16,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/parallel/tensor/linear.h"
+#include "unisono/torch/parallel/tensor/layers.h"
 #include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/parallel/tensor/state.h"
 #include "unisono/torch/tensor/collectives.h"
@@ -60,7 +60,7 @@ Blocks<WholeBlock> make_whole_blocks(const ModelSize& size) {
   return blocks;
 }
 
-// Of the same values.
+// Uses the same values as the whole model.
 Blocks<DividedBlock> make_divided_blocks(const Group& group, const ModelSize& size) {
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(kSeed);
   const std::int64_t wide = kWidening * size.width;
@@ -104,7 +104,7 @@ void zero_grad(const Blocks<AnyBlock>& blocks) {
   }
 }
 
-// Output and gradients, of the whole or of what a rank has of it.
+// Output and gradients of the whole model, or of a rank's part.
 struct Results {
   at::Tensor output;
   std::vector<at::Tensor> gradients;
@@ -125,7 +125,7 @@ double difference(const at::Tensor& actual, const at::Tensor& expected) {
   return ((actual - expected).abs().max() / expected.abs().max()).item<double>();
 }
 
-// `first` is the place of the gradients among those of the whole.
+// `first` is the index of the first gradient among the gradients of the whole model.
 double difference(const Results& actual, const Results& expected, std::size_t first = 0) {
   double largest = actual.output.defined() ? difference(actual.output, expected.output) : 0;
   for (std::size_t i = 0; i < actual.gradients.size(); ++i) {
@@ -228,7 +228,7 @@ class ParallelPart {
 std::vector<Partition> make_partitions(const Group& group, const ModelSize& size) {
   const auto blocks = std::make_shared<Blocks<WholeBlock>>(make_whole_blocks(size));
   const at::Tensor batch = make_batch(size);
-  // What all are compared with, on every rank.
+  // The reference for all partitions, computed on every rank.
   const auto whole = std::make_shared<Results>(step_of_whole(*blocks, batch));
   for (at::Tensor& gradient : whole->gradients) {
     gradient = gradient.clone();

@@ -10,8 +10,9 @@
 namespace bench {
 
 struct ModelSize {
-  int blocks = 4;   ///< Pairs of a linear layer that widens and one that narrows again.
-  int width = 256;  ///< The inner features are four times as many.
+  /// Number of pairs of a linear layer that widens and a linear layer that narrows.
+  int blocks = 4;
+  int width = 256;  ///< Width of a block; the inner width is four times as large.
   int batch = 256;
 };
 
@@ -20,14 +21,14 @@ struct Partition {
   std::string name;
   /// A collective operation.
   std::function<void()> step;
-  /// How far the last step's output and gradients, those that this rank has, are from the whole
-  /// model's: the largest difference, of each tensor's largest element.
+  /// Returns the largest difference between the last step's output and gradients on this rank and
+  /// the whole model's, relative to each tensor's largest element.
   std::function<double()> difference;
 };
 
-/// The whole model on rank 0, while the others do nothing ("whole"); blocks one after the other on
-/// as many ranks, of which one computes while the others wait ("serial"); a part of every layer on
-/// each rank ("parallel").
+/// Returns three partitions: the whole model on rank 0, while the other ranks are idle ("whole");
+/// blocks in sequence on different ranks, of which one computes at a time ("serial"); a part of
+/// every layer on each rank ("parallel").
 std::vector<Partition> make_partitions(const std::shared_ptr<unisono::ProcessGroup>& group,
                                        const ModelSize& size);
 

@@ -1,4 +1,4 @@
-// Measures the steps of a pipeline of linear layers, on the ranks it is started on:
+// Measures the steps of a pipeline of linear layers on the ranks on which the program is started:
 //
 //     unisono run -n 2 pipeline_bench --stages 2 --chunks 8 --schedule 1f1b
 #include <algorithm>
@@ -99,8 +99,8 @@ void make_step(unisono::parallel::Pipeline& model,
   add_gradients(model, input, target);
 }
 
-// Of the rank with the most, without the gradients, which the first step makes. In a pipeline of
-// its own: to look costs time.
+// Returns the maximum over all ranks, without the gradients, which the first step allocates. Uses a
+// separate pipeline, because the measurement takes time.
 double peak_activation_mib(const std::shared_ptr<unisono::ProcessGroup>& group,
                            const Options& options,
                            const torch::Tensor& batch) {
@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
   add_number("--batch", options.batch, "Samples in a step");
   add_number("--chunks", options.chunks, "Parts of the batch");
   add_number("--steps", options.steps, "Steps to measure");
-  app.add_option("--schedule", options.schedule, "Of those of `unisono plan pipeline`")
+  app.add_option("--schedule", options.schedule, "Schedule of `unisono plan pipeline`")
       ->capture_default_str();
   app.add_option("--json", options.json, "Write the result into this file");
   CLI11_PARSE(app, argc, argv);

@@ -41,7 +41,7 @@ THEIRS = [
 ]
 COLUMNS = ["who", "schedule", "chunks", "step ms", "first step", "bubble", "activations MiB"]
 RUN_TIMEOUT_S = 120
-# So narrow that a chunk's computation is next to nothing.
+# So narrow that the computation of a chunk takes almost no time.
 NARROW = 8
 MANY_CHUNKS = 64
 
@@ -77,7 +77,7 @@ def commands(options, folder):
     for chunks in options.chunks:
         for schedule in options.schedules:
             result[UNISONO, schedule, chunks] = ours(options, schedule, chunks)
-        # PyTorch refuses 1F1B and its like with fewer chunks than stages.
+        # PyTorch rejects 1F1B and similar schedules with fewer chunks than stages.
         for schedule in options.torch_schedules if options.torch_python else []:
             if schedule == "fill_drain" or chunks >= 2 * RANKS:
                 rendezvous = f"{folder}/{schedule}.{chunks}"

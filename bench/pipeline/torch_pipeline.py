@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed import pipelining
 
 WARM_UP = 3
-# By the names that unisono::pipeline has for them: PyTorch's, and how many stages a rank has.
+# PyTorch's schedules and the number of stages per rank, by the names of unisono::pipeline.
 SCHEDULES = {
     "fill_drain": (pipelining.ScheduleGPipe, 1),
     "1f1b": (pipelining.Schedule1F1B, 1),
@@ -100,7 +100,7 @@ def main():
         }
         print(json.dumps(result), flush=True)
     dist.barrier()
-    # Gloo's threads may hold tensors while the interpreter ends, which then aborts now and then.
+    # Gloo's threads may hold tensors during the interpreter's exit, which then sometimes aborts.
     os._exit(0)
 
 

@@ -154,7 +154,7 @@ def print_targets(rounds):
         ):
             share = statistics.median(ratios(rounds, (model, who), (model, GLOO)))
             targets.append((f"step of the {model}, {how}, share of Gloo's", share, "at most", most))
-        # What no backend can go below.
+        # The lower limit of any backend.
         share = statistics.median(ratios(rounds, (model, GLOO, "alone"), (model, GLOO)))
         targets.append(
             (f"step of the {model} that sends nothing, the same", share, "at most", most)

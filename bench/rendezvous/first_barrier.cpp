@@ -1,6 +1,6 @@
-// A rank that leaves after its first barrier. Prints, in seconds: when it began (CLOCK_MONOTONIC,
-// the same for all processes), when it had its group, when the barrier was over, and what it used
-// of the processor from the begin to the barrier's end.
+// A rank that leaves after its first barrier. Prints, in seconds: the start time (CLOCK_MONOTONIC,
+// which all processes share), the time when the group was ready, the time when the barrier ended,
+// and the CPU time from the start to the end of the barrier.
 #include <time.h>
 
 #include <cstdio>

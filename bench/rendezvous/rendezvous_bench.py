@@ -61,7 +61,7 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # PyTorch looks up a name for each address that it would log.
+            # At other log levels PyTorch resolves a name for each address in the log.
             env=os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"} | variables,
         )
 

@@ -1,16 +1,15 @@
-// A store's server, or many of its clients in one process.
+// A store's server, or many clients in one process.
 //
 //   rendezvous_load serve              prints the port, serves until stdin ends
-//   rendezvous_load hold PORT CLIENTS  connects, one client after the other, and prints a line;
-//   then
-//                                      each sets and gets a value per line of stdin, which is
-//                                      answered by a line
+//   rendezvous_load hold PORT CLIENTS  connects the clients one after the other and prints a
+//                                      line; then each client sets and gets a value per line of
+//                                      stdin, and the program answers with a line
 //   rendezvous_load meet PORT FIRST COUNT WORLD_SIZE
-//                                      prints a line; on one of stdin, ranks FIRST to FIRST + COUNT
-//                                      connect and meet, a thread each. Prints when the last of
-//                                      them was connected and knew the roster, in seconds since
-//                                      then, the most requests that one made, and the processor's
-//                                      seconds.
+//                                      prints a line; at a line of stdin, ranks FIRST to
+//                                      FIRST + COUNT connect and meet, one thread each. Prints
+//                                      when the last rank was connected and had the roster, in
+//                                      seconds since that line, the largest number of requests
+//                                      of a rank, and the CPU seconds.
 #include <time.h>
 #include <unistd.h>
 
@@ -96,8 +95,8 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// What a rank tells of itself: names as long as those of a cluster.
-rendezvous::Member member(int rank, int world_size) {
+// Returns the entry of a rank, with names as long as those of a cluster.
+rendezvous::RosterMember member(int rank, int world_size) {
   return {.rank = rank,
           .world_size = world_size,
           .host = "worker-" + std::to_string(rank / 8) + ".job.cluster.local",

@@ -8,7 +8,7 @@
 
 namespace unisono::bench {
 
-/// A connection to a store, of whichever library.
+/// A connection to a store of any library.
 class Client {
  public:
   Client() = default;
@@ -23,15 +23,15 @@ class Client {
   virtual std::size_t get(const std::string& key) = 0;
   virtual std::int64_t add(const std::string& key) = 0;
   virtual std::size_t multi_get(const std::vector<std::string>& keys) = 0;
-  /// Until the key is there.
+  /// Waits until the key exists.
   virtual void wait(const std::string& key) = 0;
 
   using OnChange = std::function<void(const std::string& before, const std::string& after)>;
-  /// From now on `on_change` is called when the key's value changes.
+  /// Calls `on_change` after each later change of the key's value.
   virtual void watch(const std::string& key, OnChange on_change) = 0;
 };
 
-/// A server in this process, until it is destroyed.
+/// A server in this process that runs until its destruction.
 class Server {
  public:
   Server() = default;
@@ -44,7 +44,7 @@ class Server {
   [[nodiscard]] virtual std::uint16_t port() const = 0;
 };
 
-/// A library's store, on 127.0.0.1.
+/// The store of a library, on 127.0.0.1.
 struct Library {
   const char* name;
   std::unique_ptr<Server> (*serve)();

@@ -22,12 +22,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Long enough for all to wait for the next key.
+// Long enough for all clients to wait for the next key.
 constexpr std::chrono::milliseconds kPause{10};
 
 using Clients = std::vector<std::unique_ptr<Client>>;
 
-// When the last of those who are to hear of something has done so.
+// Records the time when the last client has received an event.
 class Arrivals {
  public:
   explicit Arrivals(std::size_t n) : n_(n), n_left_(n) {}
@@ -60,7 +60,7 @@ Clients connect(const Library& library, std::uint16_t port, int n_clients) {
   return clients;
 }
 
-// Of each round: from just before `set` until all have come.
+// Returns the time of each round, from just before `set` until all clients have received the value.
 std::vector<double> time_rounds(int n_rounds,
                                 Arrivals& arrivals,
                                 const std::function<void(int round)>& set) {
@@ -75,7 +75,7 @@ std::vector<double> time_rounds(int n_rounds,
   return times;
 }
 
-// Eight bytes.
+// Returns a value of eight bytes.
 std::string value_of(int round) {
   return std::to_string(10'000'000 + round);
 }

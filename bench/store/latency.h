@@ -7,17 +7,17 @@
 
 namespace unisono::bench {
 
-/// In microseconds.
+/// Latency in microseconds.
 struct Latency {
   double median;
   double p99;
 };
 
-/// From just before a set() until the last of `n_clients` knows of it: by a callback with the old
-/// and the new value ("watch"), or because its wait for a new key ends ("wait"). A hundred times a
-/// second.
+/// Measures the time from just before a set() until the last of `n_clients` has received the value:
+/// by a callback with the old and the new value ("watch"), or because its wait for a new key ends
+/// ("wait"). About a hundred times per second.
 ///
-/// Throws where a callback has other values.
+/// Throws if a callback has wrong values.
 [[nodiscard]] Latency latency(const Library& library,
                               std::uint16_t port,
                               const std::string& operation,

@@ -1,13 +1,13 @@
-// A store's server, or clients that keep one busy.
+// A store's server, or clients that keep a server busy.
 //
 //   store_load serve LIBRARY                          prints the port, serves until stdin ends
-//   store_load drive LIBRARY PORT OP CLIENTS SECONDS  prints how many operations a second were done
-//   store_load tell LIBRARY PORT HOW CLIENTS SECONDS  prints how long news take: median and 99th
-//                                                     percentile in microseconds
+//   store_load drive LIBRARY PORT OP CLIENTS SECONDS  prints the number of operations per second
+//   store_load tell LIBRARY PORT HOW CLIENTS SECONDS  prints the latency of changes: median and
+//                                                     99th percentile in microseconds
 //
-// LIBRARY is unisono or torch; OP is get, add, set_get (a set, and a get that sees it done) or
-// multi_get (of 16 keys); HOW is watch or wait, see latency.h. Each client is a thread with a
-// connection of its own.
+// LIBRARY is unisono or torch. OP is get, add, set_get (a set, and a get of the same key that
+// confirms the set) or multi_get (of 16 keys). HOW is watch or wait, see latency.h. Each client is
+// a thread with its own connection.
 #include <atomic>
 #include <chrono>
 #include <cstdint>

@@ -7,16 +7,16 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/net/address.h"
+#include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
-#include "unisono/store/watch.h"
 
 #include "client.h"
 
 namespace unisono::bench {
 namespace {
 
-// Both say the hello, as the ranks of a job do.
+// Server and clients run the hello handshake, as the ranks of a job do.
 constexpr const char* kSecret = "secret";
 
 Deadline soon() {

@@ -1,4 +1,4 @@
-// Each rank brings its number; together they add them up.
+// The smallest program: the ranks add up the number 1 and their rank numbers.
 //
 //     unisono run -n 4 hello_all_reduce
 
@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "unisono/comm/process_group.h"
+#include <unisono/unisono.h>
 
 int main() {
   try {

@@ -1,4 +1,4 @@
-// Ranks part into two groups, add up among themselves, pass a number round, and collect all.
+// Sums in two groups of ranks, messages round a ring, and an all_gather of the results.
 //
 //     unisono run -n 4 groups_and_messages
 
@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "unisono/comm/process_group.h"
+#include <unisono/unisono.h>
 
 using unisono::as_buffer;
 
@@ -18,19 +18,19 @@ int main() {
     const int rank = world->rank();
     const int size = world->world_size();
 
-    // Even and odd ranks, each with a group of their own.
+    // One group of the even ranks and one group of the odd ranks.
     const auto half = world->split(rank % 2, rank);
     int sum = rank;
     half->all_reduce(as_buffer(std::span(&sum, 1)));
 
-    // To the next rank, from the one before. All send first: so without waiting.
+    // Every rank sends to the next rank first, so the send must not block.
     int mine = 10 * rank;
     int neighbours = -1;
     const unisono::Work sent = world->send_async(as_buffer(std::span(&mine, 1)), (rank + 1) % size);
     world->recv(as_buffer(std::span(&neighbours, 1)), (rank + size - 1) % size);
     sent.wait();
 
-    // What each rank has, in order of rank, on every rank.
+    // Every rank receives the results of all ranks, in the order of the ranks.
     std::vector<int> pair{sum, neighbours};
     std::vector<int> all(2 * static_cast<std::size_t>(size));
     world->all_gather(as_buffer(std::span(pair)), as_buffer(std::span(all)));

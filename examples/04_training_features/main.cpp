@@ -8,13 +8,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/utils.h>
-
-#include "unisono/comm/process_group.h"
-#include "unisono/torch/amp/autocast.h"
-#include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/optim/adamw.h"
-#include "unisono/torch/optim/lr_scheduler.h"
-#include "unisono/torch/optim/schedule.h"
+#include <unisono/torch.h>
 
 int main() {
   const auto group = unisono::init_process_group();
@@ -26,7 +20,7 @@ int main() {
   unisono::optim::AdamW optimizer(model.parameters(), unisono::optim::AdamWOptions(1e-2));
   unisono::optim::LrScheduler scheduler(optimizer, unisono::optim::cosine_annealing_lr(60));
 
-  const int n_steps = 40 + 10 * group->rank();  // each rank has data of its own
+  const int n_steps = 40 + 10 * group->rank();  // The ranks have unequal amounts of data.
   double last_loss = 0;
   model.join([&] {
     for (int step = 0; step < n_steps; ++step) {
@@ -43,7 +37,7 @@ int main() {
         last_loss = loss.item<double>() * 2;
       };
       {
-        const auto guard = model.no_sync();  // adds up gradients, and sends none
+        const auto guard = model.no_sync();  // Adds up local gradients only.
         backward(0);
       }
       backward(1);

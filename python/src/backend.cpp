@@ -16,7 +16,7 @@
 
 #include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
-#include "unisono/comm/leave_at_exit.h"
+#include "unisono/comm/init.h"
 #include "unisono/comm/work.h"
 
 #include "connect.h"
@@ -47,13 +47,14 @@ Backend::Backend(const GroupPlan& plan, c10::intrusive_ptr<python::Options> opti
 
 Backend::~Backend() {
   if (is_in_child()) {
-    // Never destroyed.
+    // Leaked on purpose: a child of fork() must not destroy these objects.
     new std::shared_ptr<ProcessGroup>(std::move(group_));
     new std::shared_ptr<FutureRunner>(std::move(futures_));
     return;
   }
   if (is_started_thread()) {
-    // One of those that the end waits for: what was attached to a future had the last share.
+    // The destructor would join the current thread: a callback attached to a future held the last
+    // reference to the backend.
     std::thread([group = std::move(group_), futures = std::move(futures_)] {
       group->destroy();
       futures->stop();
@@ -61,7 +62,7 @@ Backend::~Backend() {
     return;
   }
   try {
-    give_up();
+    abort_operations();
     shutdown();
   } catch (...) {
     report_unraisable();
@@ -84,7 +85,7 @@ std::chrono::milliseconds Backend::timeout(std::chrono::milliseconds asked) cons
   return asked == c10d::kUnsetTimeout ? timeout_.load() : asked;
 }
 
-// What is attached to futures may need the GIL to end.
+// Releases the GIL, because callbacks attached to futures may need the GIL to finish.
 void Backend::shutdown() {
   if (is_in_child()) {
     return;
@@ -99,20 +100,25 @@ void Backend::abort() {
   with_translated_errors([this] { group_->abort("abort() was called"); });
 }
 
-void Backend::give_up() {
+void Backend::abort_operations() {
   if (n_under_way_->load() > 0 && !is_in_child()) {
     without_gil([this] { group_->abort("its process ends with operations under way"); });
   }
 }
 
-void Backend::leave_all(const std::vector<c10::intrusive_ptr<Backend>>& backends) {
+void Backend::leave_all(const std::vector<c10::intrusive_ptr<Backend>>& backends, bool has_failed) {
   std::vector<std::shared_ptr<ProcessGroup>> groups;
   for (const auto& backend : backends) {
     if (!backend->is_in_child()) {
       groups.push_back(backend->group_);
     }
   }
-  comm::leave_at_exit(groups, comm::kExitPatience);
+  if (has_failed) {
+    for (const auto& backend : backends) {
+      backend->abort_operations();
+    }
+  }
+  comm::leave_at_exit(groups, has_failed ? comm::kFailedExitPatience : comm::kExitPatience);
   for (const auto& backend : backends) {
     backend->shutdown();
   }
@@ -125,7 +131,7 @@ std::uint64_t Backend::getSequenceNumberForGroup() {
 
 void Backend::startCoalescing() {
   const MutexLock lock(mutex_);
-  // What a block that ended with an exception has left.
+  // Removes the remains of a block that ended with an exception.
   std::erase_if(coalesced_, is_of_this_thread);
   coalesced_.push_back({.thread = std::this_thread::get_id(), .works = {}});
 }
@@ -147,7 +153,7 @@ Backend::WorkHandle Backend::endCoalescing() {
   return work;
 }
 
-// A program may never come to the end, after an exception: what has ended well is not kept.
+// Drops operations that succeeded: after an exception, a program may never call endCoalescing().
 void Backend::note_coalesced(const c10::intrusive_ptr<Work>& work) {
   const MutexLock lock(mutex_);
   const auto found = std::find_if(coalesced_.begin(), coalesced_.end(), is_of_this_thread);

@@ -15,7 +15,6 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/mutex.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
@@ -31,16 +30,17 @@
 
 namespace unisono::python {
 
-/// A process group as torch.distributed sees it. Thread-safe, as ProcessGroup is.
+/// A process group in the form of a torch.distributed backend.
 ///
-/// A blocking call (asyncOp of its options is false) runs on the caller's thread and returns a Work
-/// that has ended.
+/// Owned by torch; holds the core's group, shared with the groups split from it. Thread-safe, like
+/// ProcessGroup. A blocking call (option asyncOp is false) runs on the caller's thread and returns
+/// a completed Work. Members throw PyTorch's exceptions.
 class Backend final : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkHandle = c10::intrusive_ptr<c10d::Work>;
 
-  /// Meets the other ranks. Throws PyTorch's exceptions, as all members do.
+  /// Meets the other ranks of the group. Throws PyTorch's exceptions, like all members.
   Backend(const GroupPlan& plan, c10::intrusive_ptr<python::Options> options);
   ~Backend() override;
 
@@ -51,11 +51,11 @@ class Backend final : public c10d::Backend {
 
   [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
 
-  /// Those of models, which allreduce() leaves in their buckets.
+  /// Gradients of models that allreduce() leaves in their buckets.
   [[nodiscard]] BucketGradients& bucket_gradients() { return *bucket_gradients_; }
 
-  /// Calls function(core's group, timeout), which does operations of ours that c10d has not. Errors
-  /// are PyTorch's. Needs backend_run.h; the GIL must not be held.
+  /// Calls function(core's group, timeout), for operations that c10d lacks. Errors are translated
+  /// to PyTorch's exceptions. Needs backend_run.h. The GIL must not be held.
   template <class Function>
   void run_on_core(Function&& function);
 
@@ -63,26 +63,26 @@ class Backend final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
 
-  /// No, so that torch's batch_isend_irecv() begins one message after the other, which is the same
-  /// here. Its other way leaves the group in pieces where one of them is refused: torch then notes
-  /// down the calls that follow instead of making them.
+  /// Returns false, so that torch's batch_isend_irecv() starts the messages in sequence, with the
+  /// same result. With coalescing, a refused message leaves the group unusable: torch then records
+  /// the following calls without running any.
   bool supportsCoalescing() const override { return false; }
 
-  /// From here on, until endCoalescing() of the same thread returns one Work for all of them, what
-  /// the thread begins.
+  /// Collects the operations that this thread starts, until endCoalescing() on the same thread
+  /// returns a single Work for all.
   void startCoalescing() override;
   WorkHandle endCoalescing() override;
 
   bool supportsSplitting() const override { return true; }
 
-  /// The group of some of these ranks, in the order of `ranks`; null on the others, which need not
-  /// call it.
+  /// Returns the group of `ranks`, in that order. Returns null on other ranks, which need not call
+  /// the function.
   c10::intrusive_ptr<c10d::Backend> split(
       const c10::intrusive_ptr<c10d::Store>& store,
       const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
 
-  /// A job of its own, of ranks that meet in the store.
+  /// Returns a group that is a job of its own, of ranks that meet in the store.
   c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
                                           const c10::intrusive_ptr<c10d::Backend::Options>& options,
                                           const int& rank,
@@ -91,17 +91,16 @@ class Backend final : public c10d::Backend {
   void shutdown() override;
   void abort() override;
 
-  /// Before a process ends that has failed: aborts what is under way, here and on the ranks that
-  /// wait for this one.
-  void give_up();
-
-  /// Before the process ends: leaves the groups, whose operations under way may end first, within
-  /// comm::kExitPatience. The GIL must not be held.
-  static void leave_all(const std::vector<c10::intrusive_ptr<Backend>>& backends);
+  /// Leaves the groups at the end of the process. Operations in flight may complete within
+  /// comm::kExitPatience. If the program has failed, operations in flight are aborted immediately,
+  /// on this rank and on waiting ranks; an operation that a thread starts in the meantime has
+  /// comm::kFailedExitPatience. The GIL must not be held.
+  static void leave_all(const std::vector<c10::intrusive_ptr<Backend>>& backends, bool has_failed);
 
   std::uint64_t getSequenceNumberForGroup() override;
 
-  void setSequenceNumberForGroup() override {}  // It counts from the group's first operation.
+  // The sequence number counts from the group's first operation.
+  void setSequenceNumberForGroup() override {}
 
   void enableCollectivesTiming() override {}  // Operations are not timed one by one.
 
@@ -155,13 +154,16 @@ class Backend final : public c10d::Backend {
  private:
   using Works = std::vector<c10::intrusive_ptr<Work>>;
 
-  // What one thread began since startCoalescing().
+  // Aborts the group, on this rank and on waiting ranks, if an operation is in flight.
+  void abort_operations();
+
+  // Operations that one thread has started since startCoalescing().
   struct Coalesced {
     std::thread::id thread;
     Works works;
   };
 
-  // Does the operation in the one or the other of the core's forms, which are the same.
+  // Runs the operation in the core's blocking or asynchronous form; both have the same effect.
   template <class Blocking, class Async>
   WorkHandle run(const Arguments& arguments,
                  bool is_async,
@@ -169,7 +171,7 @@ class Backend final : public c10d::Backend {
                  Staging staging,
                  Blocking&& blocking,
                  Async&& async);
-  // Does several of the core's operations, which `begin` returns, at the same time.
+  // Runs several operations of the core, returned by `begin`, at the same time.
   template <class Begin>
   WorkHandle run_all(const Arguments& arguments,
                      bool is_async,
@@ -194,13 +196,13 @@ class Backend final : public c10d::Backend {
   [[nodiscard]] std::chrono::milliseconds timeout(std::chrono::milliseconds asked) const;
   void note_coalesced(const c10::intrusive_ptr<Work>& work) UNISONO_EXCLUDES(mutex_);
   [[nodiscard]] AllReduceOptions all_reduce_options(const c10d::AllreduceOptions& options,
-                                                    DType dtype,
                                                     const Arguments& arguments) const;
-  // In a child of fork() there are no threads to end, and the group is the parent's.
+  // Returns true in a child of fork(), which has no threads to join and must not use the parent's
+  // group.
   [[nodiscard]] bool is_in_child() const;
 
   const pid_t pid_;
-  std::shared_ptr<ProcessGroup> group_;  // Shared with the groups that are made of its ranks.
+  std::shared_ptr<ProcessGroup> group_;  // Shared with groups that are split from the group.
   c10::intrusive_ptr<python::Options> options_;
   std::shared_ptr<FutureRunner> futures_;  // Shared with works in flight.
   std::shared_ptr<std::atomic<int>> n_under_way_;

@@ -10,7 +10,7 @@
 namespace unisono::python {
 namespace {
 
-// Those of other kinds of backends are for the group of another device.
+// Options of another type belong to the backend of another device, so only their timeout is used.
 c10::intrusive_ptr<Options> options_of(const c10::intrusive_ptr<c10d::Backend::Options>& given,
                                        const c10::intrusive_ptr<Options>& otherwise) {
   if (const auto own = c10::dynamic_intrusive_pointer_cast<Options>(given)) {

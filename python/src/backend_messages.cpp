@@ -10,9 +10,9 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "unisono/base/buffer.h"
+#include "unisono/comm/errors.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/comm/timed_out.h"
 
 #include "arguments.h"
 #include "backend.h"
@@ -34,7 +34,8 @@ struct MissedBarrier {
   const TimedOut& error;
 };
 
-// The words that Gloo's users look for, then the core's, which name all ranks that are missing.
+// Returns a message with the wording of Gloo, which programs search for, followed by the core's
+// message, which names all missing ranks.
 std::string describe_timeout(const MissedBarrier& missed) {
   const std::vector<int>& ranks = missed.error.late_ranks();
   std::string who = "others";
@@ -106,7 +107,7 @@ Backend::WorkHandle Backend::barrier(const c10d::BarrierOptions& options) {
 }
 
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  // 0 asks who is there at once.
+  // A timeout of 0 asks for the ranks that have arrived already.
   const std::chrono::milliseconds limit =
       std::max(timeout(options.timeout), std::chrono::milliseconds(1));
   with_translated_errors([&] {

@@ -22,7 +22,7 @@ using c10d::OpType;
 
 namespace {
 
-// Elements for each rank, from rows for each rank; no rows named means equal shares.
+// Converts rows per rank to elements per rank. Empty `splits` means equal shares.
 std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& splits,
                                     const at::Tensor& tensor,
                                     const Arguments& arguments,
@@ -51,7 +51,8 @@ Backend::WorkHandle Backend::broadcast(Tensors& tensors, const c10d::BroadcastOp
                                        .timeout = timeout(options.timeout)};
   Staging staging(arguments, Elements::kMoved);
   const bool is_root = options.rootRank == getRank();
-  // Of several the root sends one, and all ranks copy it to the others.
+  // With several tensors, the root sends the chosen tensor, and every rank copies the result to the
+  // remaining tensors.
   const auto chosen = static_cast<std::size_t>(is_root ? options.rootTensor : 0);
   const at::Tensor& tensor = tensors[chosen];
   const Buffer buffer = is_root ? staging.input(tensor) : staging.output(tensor);
@@ -94,8 +95,8 @@ Backend::WorkHandle Backend::allgather(std::vector<Tensors>& outputs,
       [&] { return group_->all_gather_async(in, outs, core); });
 }
 
-// Each list of outputs gets all ranks' inputs, rank by rank: one gather for each input, into the
-// first.
+// Each list of outputs receives the inputs of all ranks in the order of ranks. There is one
+// all_gather per input, into the first list, which is then copied to the other lists.
 Backend::WorkHandle Backend::all_gather_several(std::vector<Tensors>& outputs,
                                                 Tensors& inputs,
                                                 const c10d::AllgatherOptions& options) {
@@ -169,7 +170,7 @@ Backend::WorkHandle Backend::allgather_into_tensor_coalesced(
       });
 }
 
-// One gather into lists for each input, all under way at once.
+// Starts one all_gather into a list for each input, all in flight at once.
 std::vector<unisono::Work> Backend::all_gathers(const std::vector<Buffer>& ins,
                                                 const std::vector<std::vector<Buffer>>& outs,
                                                 const AllGatherOptions& options) {

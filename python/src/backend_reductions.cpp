@@ -5,7 +5,6 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -21,13 +20,12 @@ namespace unisono::python {
 using c10d::OpType;
 
 AllReduceOptions Backend::all_reduce_options(const c10d::AllreduceOptions& options,
-                                             DType dtype,
                                              const Arguments& arguments) const {
   const ReduceOp op = reduce_op_of(options.reduceOp, arguments);
   return {.op = op,
           .timeout = timeout(options.timeout),
           .label = {},
-          .algorithm = options_->algorithm_for(dtype, op.kind)};
+          .algorithm = options_->algorithm()};
 }
 
 Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -47,7 +45,7 @@ Backend::WorkHandle Backend::allreduce(Tensors& tensors, const c10d::AllreduceOp
   if (!is_one) {
     staging.at_end(finish_several(own, tensors, options.reduceOp));
   }
-  const AllReduceOptions core = all_reduce_options(options, buffer.dtype, arguments);
+  const AllReduceOptions core = all_reduce_options(options, arguments);
   return run(
       arguments,
       options.asyncOp,
@@ -81,7 +79,7 @@ Backend::WorkHandle Backend::allreduce_coalesced(Tensors& tensors,
   for (const at::Tensor& tensor : tensors) {
     buffers.push_back(staging.in_out(tensor));
   }
-  const AllReduceOptions core = all_reduce_options(options, buffers.front().dtype, arguments);
+  const AllReduceOptions core = all_reduce_options(options, arguments);
   return run(
       arguments,
       options.asyncOp,

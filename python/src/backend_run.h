@@ -15,7 +15,7 @@
 
 namespace unisono::python {
 
-/// Counts an operation while it is carried out.
+/// RAII guard that counts an operation as in flight.
 class UnderWay {
  public:
   explicit UnderWay(std::atomic<int>& count) : count_(count) { ++count_; }

@@ -29,12 +29,12 @@
 namespace unisono::python {
 namespace {
 
-// What every rank has, one behind the other in a buffer of one dimension.
+// The data of all ranks, concatenated in a one-dimensional buffer.
 struct Gathered {
   at::Tensor all;
   std::vector<std::int64_t> counts;
 
-  // Rank r's elements.
+  // Returns the elements of rank r.
   [[nodiscard]] at::Tensor part(std::size_t r) const {
     std::int64_t start = 0;
     for (std::size_t before = 0; before < r; ++before) {
@@ -59,8 +59,9 @@ Gathered room_for(const at::Tensor& mine,
 
 }  // namespace
 
-// Every rank gathers all ranks' indices and values, and adds them up in the order of the ranks. The
-// number of each rank's values has to be known first, so an asynchronous call waits for that.
+// Every rank gathers the indices and values of all ranks and adds them in the order of ranks. The
+// number of values of each rank must be known first, so even an asynchronous call waits for that
+// exchange.
 Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
                                                const c10d::AllreduceOptions& options) {
   const Arguments arguments(*group_, "all_reduce");
@@ -73,7 +74,7 @@ Backend::WorkHandle Backend::all_reduce_sparse(Tensors& tensors,
   const at::Tensor values = mine._values().contiguous();
   const AllGatherOptions core{.timeout = timeout(options.timeout)};
 
-  // The number of values, and the dimensions, which must be equal.
+  // The number of values, followed by the dimensions, which must be equal on all ranks.
   std::vector<std::int64_t> form{values.size(0), mine.sparse_dim(), mine.dense_dim()};
   form.insert(form.end(), mine.sizes().begin(), mine.sizes().end());
   std::vector<std::int64_t> forms(form.size() * static_cast<std::size_t>(getSize()));

@@ -24,18 +24,20 @@ c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.storage().unsafeGetStorageImpl();
 }
 
-// As the gradient is laid out in the bucket, by torch's contract for such parameters.
+// Returns true if the gradient has the layout of the parameter in the bucket, which torch
+// guarantees for such parameters.
 bool has_contract_layout(const at::Tensor& parameter) {
   return parameter.is_non_overlapping_and_dense();
 }
 
-// Not a view of the bucket for autograd: it may be detached in place, as zero_grad() does.
+// Not a view of the bucket in autograd's sense, because zero_grad() may detach the gradient in
+// place.
 at::Tensor tensor_in(const at::Tensor& bucket, const at::Tensor& parameter, std::int64_t offset) {
   at::Tensor gradient = at::empty({0}, bucket.options());
   return gradient.set_(bucket.storage(), offset, parameter.sizes(), parameter.strides());
 }
 
-// Of the node that adds to a parameter's gradient.
+// Hook of the node that accumulates a parameter's gradient.
 class BeforeAdding final : public torch::autograd::FunctionPreHook {
  public:
   BeforeAdding(std::weak_ptr<BucketGradients> gradients, BucketGradients::WeakTensor parameter)
@@ -50,7 +52,7 @@ class BeforeAdding final : public torch::autograd::FunctionPreHook {
     return inputs;
   }
 
-  // A compiled backward pass has no such nodes.
+  // A compiled backward pass has no accumulation nodes.
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& /*args*/) const override {}
 
   [[nodiscard]] bool is_of(const std::weak_ptr<BucketGradients>& gradients) const {
@@ -62,12 +64,12 @@ class BeforeAdding final : public torch::autograd::FunctionPreHook {
   const BucketGradients::WeakTensor parameter_;
 };
 
-// At most once. False for a parameter that is frozen now.
+// Adds the hook at most once. Returns false for a frozen parameter.
 bool hook_into(const at::Tensor& parameter, const std::weak_ptr<BucketGradients>& gradients) {
   if (!parameter.requires_grad()) {
     return false;
   }
-  // The bucket's reducer keeps it alive.
+  // The bucket's reducer keeps the accumulator alive.
   const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
   const bool has_hook =
       std::ranges::any_of(accumulator->pre_hooks(), [&gradients](const auto& hook) {

@@ -17,28 +17,30 @@ class GradBucket;
 
 namespace unisono::python {
 
-/// Lets gradients lie in the buckets of DistributedDataParallel in which they are reduced, where
-/// torch would copy them back to where they came from. Keeps neither models nor buckets alive.
-/// Thread-safe.
+/// Keeps gradients in the buckets of torch's DistributedDataParallel after the reduction, instead
+/// of the copy back to their original memory that torch would make. Holds weak references to
+/// parameters and buckets. Thread-safe.
 class BucketGradients : public std::enable_shared_from_this<BucketGradients> {
  public:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-  /// From now on adopt() knows the bucket.
+  /// Registers a bucket for adopt().
   void add(const c10d::GradBucket& bucket) UNISONO_EXCLUDES(mutex_);
 
-  /// `tensor` is to be reduced. If it is the whole of a bucket that was added, whose gradients were
-  /// copied into it, they lie there from now on: torch sees that nothing is to be copied back.
+  /// Called for each `tensor` to be reduced. If the tensor is the whole of a registered bucket with
+  /// gradients copied into it, the gradients are set to views of the bucket's memory: torch then
+  /// finds that no copy back is needed.
   void adopt(const at::Tensor& tensor);
 
-  /// A backward pass is to add to the parameter's gradient. If that lies in a bucket, it leaves it:
-  /// torch copies gradients into buckets, and adds nothing up there.
+  /// Called before a backward pass adds to the parameter's gradient. A gradient that lies in a
+  /// bucket is copied out of the bucket: torch copies gradients into buckets and does not
+  /// accumulate there.
   void take_out(const at::Tensor& parameter);
 
  private:
   struct Place {
     WeakTensor parameter;
-    std::int64_t offset;  ///< Of the gradient, in elements.
+    std::int64_t offset;  ///< Offset of the gradient, in elements.
   };
 
   struct Bucket {
@@ -46,8 +48,9 @@ class BucketGradients : public std::enable_shared_from_this<BucketGradients> {
     std::vector<Place> places;
   };
 
-  // Of the bucket that the tensor lies in; none if it lies in no known one. What is done with them
-  // may take Python's lock, and so must not hold the mutex.
+  // Returns the places of the bucket that contains the tensor; empty if no registered bucket
+  // contains the tensor. Returned by value: the caller may take the GIL, which must not happen
+  // under the mutex.
   [[nodiscard]] std::vector<Place> places_in(const at::Tensor& tensor) UNISONO_EXCLUDES(mutex_);
 
   Mutex mutex_;

@@ -16,15 +16,15 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/store/polling_watch.h"
-#include "unisono/store/watch.h"
+#include "unisono/store/store.h"
+#include "unisono/store/watch_dispatcher.h"
 
 #include "bytes.h"
 
 namespace unisono::python {
 namespace {
 
-// Their waits take 0 for "no limit".
+// c10d's waits interpret 0 as no limit.
 constexpr std::chrono::milliseconds kShortestWait{1};
 constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
 
@@ -50,7 +50,8 @@ std::chrono::milliseconds wait_of(Deadline deadline) {
   throw Error(code, "the store given to torch.distributed: " + what + ": " + reason);
 }
 
-// Calls a function of their store; `what` says for whom.
+// Calls a function of the wrapped store and translates errors. `what` describes the call in
+// messages.
 template <class Function>
 auto call(const std::string& what, Deadline deadline, Function&& function) {
   try {
@@ -194,8 +195,8 @@ void C10dStore::queue_push(const std::string& key, const std::string& value) {
 }
 
 std::string C10dStore::queue_pop(const std::string& key, Deadline deadline) {
-  // Their blocking form waits as long as the store's own timeout says, and others may take what a
-  // wait has seen.
+  // c10d's blocking form uses the store's own timeout, and another client may remove the value
+  // between the wait and the pop.
   while (true) {
     wait(std::span(&key, 1), deadline);
     if (std::optional<std::string> value = try_queue_pop(key)) {

@@ -12,19 +12,19 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/store/store.h"
-#include "unisono/store/watch.h"
 
 namespace unisono::python {
 
-/// A store of PyTorch's, or one that a Python program made, as a Store. Where it has no queues or
-/// lists no keys, those calls throw Error(kInvalidArgument). Where it can't append, append() reads
-/// and exchanges, and of equal values that are appended at the same time one may be lost.
+/// Wraps a store of PyTorch, or of a Python program, as a Store. Calls that the wrapped store does
+/// not support (queues, listing keys) throw Error(kInvalidArgument). If the wrapped store lacks
+/// append(), append() reads and exchanges values; of two equal values that are appended at the same
+/// time, one may be lost. As thread-safe as the wrapped store.
 class C10dStore final : public store::Store {
  public:
   explicit C10dStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
-  /// On a connection of its own, where the store has connections, with requests of at most
-  /// `timeout`.
+  /// Clones the store with a connection of its own, if the store has connections. Requests have the
+  /// timeout `timeout`.
   [[nodiscard]] static std::shared_ptr<store::Store> clone_of(
       const c10::intrusive_ptr<c10d::Store>& store, std::chrono::milliseconds timeout);
 

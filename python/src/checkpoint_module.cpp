@@ -14,13 +14,11 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
+#include "unisono/base/file.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint.h"
-#include "unisono/torch/tensor/consistency.h"
 #include "unisono/torch/tensor/hash.h"
-#include "unisono/torch/tensor/parameter_hash.h"
 
 #include "backend.h"
 #include "backend_run.h"
@@ -32,7 +30,8 @@ namespace {
 namespace py = pybind11;
 using Timeout = std::chrono::milliseconds;
 
-/// A file that goes at the end of a `with`: the object may live on in a traceback.
+/// A file that is closed at the end of a `with` block, because a traceback may keep the object
+/// alive longer.
 class PythonFile {
  public:
   explicit PythonFile(const std::string& path)

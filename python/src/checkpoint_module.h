@@ -4,7 +4,7 @@
 
 namespace unisono::python {
 
-/// Adds what checkpoints and the comparison of ranks are made of to the module.
+/// Adds the functions for checkpoints and for the comparison of ranks to the module.
 void define_checkpoint(pybind11::module_& module);
 
 }  // namespace unisono::python

@@ -20,14 +20,14 @@ namespace unisono::python {
 
 namespace {
 
-// Keys that no group before has used. A program may make a group under one name again: each rank
-// counts how often it has come, which is as often as the others.
+// Returns a prefix of keys that no earlier group has used. A program may create a group repeatedly
+// under the same name: each rank counts the calls, and the counts of all ranks agree.
 std::string keys_of_this_time(store::Store& store, const std::string& name, int rank) {
   const std::int64_t time = store.add(name + "/times/" + std::to_string(rank), 1);
   return name + "/" + std::to_string(time);
 }
 
-// The core's own store, where there is one below torch's, or what speaks to torch's.
+// Returns the core's own store if there is one below torch's store; otherwise wraps torch's store.
 StoreAccess access_to(const c10::intrusive_ptr<c10d::Store>& theirs, InitOptions& options) {
   if (std::optional<StoreAccess> access = find_access(theirs)) {
     options.store_secret = access->secret;
@@ -48,7 +48,8 @@ std::shared_ptr<ProcessGroup> connect(const GroupPlan& plan) {
   const StoreAccess access = access_to(plan.store, options);
   const std::shared_ptr<store::Store>& store = access.store;
   if (plan.parent != nullptr) {
-    // Ranks count the groups they make, so two groups without common ranks may have one name.
+    // Ranks count the groups that they create, so two groups without common ranks may have the same
+    // name.
     const std::string name = "of_rank_" + std::to_string(plan.parent_ranks.front());
     store::PrefixStore part(keys_of_this_time(*store, name, plan.rank), store);
     return plan.parent->new_group(plan.parent_ranks, part, {.timeout = plan.timeout});

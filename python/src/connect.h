@@ -11,20 +11,20 @@
 
 namespace unisono::python {
 
-/// Who makes a group, and where its ranks meet.
+/// The ranks of a group to create, and the store in which they meet.
 struct GroupPlan {
-  /// Its keys are this group's, and those of groups made with the same ranks before it.
+  /// The store's keys may have been used before by groups of the same ranks.
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
   int world_size = 1;
   std::chrono::milliseconds timeout{};
-  /// By rank in the new group; empty for a group of all.
+  /// Ranks in the parent, by rank in the new group; empty for a group of all ranks.
   std::vector<int> parent_ranks = {};
-  /// Of whose ranks the group is made; null for a job of its own.
+  /// The group that the new group is split from; null for a job of its own.
   std::shared_ptr<ProcessGroup> parent = nullptr;
 };
 
-/// Meets the group's other ranks. Throws Error.
+/// Meets the group's other ranks and returns the group. Throws Error.
 [[nodiscard]] std::shared_ptr<ProcessGroup> connect(const GroupPlan& plan);
 
 }  // namespace unisono::python

@@ -30,14 +30,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Whose prefix cannot be asked for.
+// Gives access to the prefix, which c10d::PrefixStore does not expose.
 struct PrefixReader : c10d::PrefixStore {
   static const std::string& read(const c10d::PrefixStore& store) {
     return store.*(&PrefixReader::prefix_);
   }
 };
 
-// The store's connection ends before its server.
+// Members are destroyed in reverse order: the store's connection ends before its server.
 struct Kept {
   std::shared_ptr<store::TcpStoreHost> host;
   std::shared_ptr<store::Store> store;
@@ -50,7 +50,7 @@ void check_timeout(milliseconds timeout) {
   }
 }
 
-// As in PyTorch, 0 is for ever.
+// Returns the deadline for a timeout; 0 means no limit, as in PyTorch.
 Deadline deadline_of(milliseconds timeout) {
   check_timeout(timeout);
   return timeout == c10d::Store::kNoTimeout ? Deadline::never() : Deadline::after(timeout);
@@ -105,7 +105,7 @@ CoreStore::CoreStore(StoreAccess access, milliseconds timeout)
 
 CoreStore::~CoreStore() {
   if (::getpid() != pid_) {
-    // In a child of fork() there are no threads to end, and the connection is the parent's.
+    // A child of fork() has no threads to join, and the connection belongs to the parent.
     new StoreAccess(std::move(access_));
   }
 }
@@ -114,7 +114,7 @@ c10::intrusive_ptr<c10d::Store> CoreStore::clone() {
   return with_store_errors([&] {
     StoreAccess access = access_;
     access.store = access_.connect_again(timeout_);
-    access.fd = -1;  // Of the connection that it is not.
+    access.fd = -1;  // The clone uses another connection.
     return c10::make_intrusive<CoreStore>(std::move(access), timeout_);
   });
 }

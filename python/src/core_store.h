@@ -17,33 +17,33 @@
 
 namespace unisono::python {
 
-/// A way to a store of the core's.
+/// Access to a store of the core.
 struct StoreAccess {
-  std::shared_ptr<store::Store> store;  ///< Shared by the groups that meet in it.
+  std::shared_ptr<store::Store> store;  ///< Shared by the groups that meet in the store.
   rendezvous::ConnectAgain connect_again;
-  std::string secret = {};    ///< Empty for one without.
-  std::string local_ip = {};  ///< This machine's address by which the store was reached.
-  int fd = -1;                ///< The store's connection where no rank serves it, else -1.
+  std::string secret = {};    ///< Empty for a store without a secret.
+  std::string local_ip = {};  ///< Address of this machine on the connection to the store.
+  int fd = -1;  ///< Descriptor of the connection if no rank serves the store; otherwise -1.
   std::string host = {};
   std::uint16_t port = 0;
 };
 
-/// The one that a meeting has found. A server in this process lives as long as somebody here has
-/// the way to its store.
+/// Returns the access from a completed rendezvous. A server in this process lives as long as any
+/// copy of the returned store or of a reconnected store.
 [[nodiscard]] StoreAccess access_of(rendezvous::StoreSession session);
 
-/// The same for the keys below `prefix`.
+/// Returns the access restricted to the keys below `prefix`.
 [[nodiscard]] StoreAccess in_part(const StoreAccess& access, const std::string& prefix);
 
-/// The way below a store of torch.distributed, if there is a CoreStore, with the prefixes of all
-/// that stands before it; else nothing.
+/// Returns the access below a store of torch.distributed if there is a CoreStore behind any number
+/// of PrefixStores, with their prefixes applied. Otherwise returns std::nullopt.
 [[nodiscard]] std::optional<StoreAccess> find_access(c10::intrusive_ptr<c10d::Store> store);
 
-/// A store of the core's as a store of torch.distributed. Thread-safe but for setTimeout(); waits
-/// on the main thread end with what a signal's handler raises.
+/// A store of the core in the form of a torch.distributed store. Owned by torch. Thread-safe except
+/// for setTimeout(). On the main thread, a signal handler's exception ends a wait.
 ///
-/// Throws PyTorch's exceptions: DistStoreError when a wait's time is up, DistNetworkError when the
-/// store is gone, ValueError for what no store takes.
+/// Throws PyTorch's exceptions: DistStoreError if a wait times out, DistNetworkError if the
+/// connection to the store is lost, ValueError for invalid arguments.
 class CoreStore final : public c10d::Store {
  public:
   CoreStore(StoreAccess access, std::chrono::milliseconds timeout);
@@ -56,7 +56,7 @@ class CoreStore final : public c10d::Store {
 
   [[nodiscard]] const StoreAccess& access() const { return access_; }
 
-  /// On a connection of its own.
+  /// Returns a store with a connection of its own.
   c10::intrusive_ptr<c10d::Store> clone() override;
 
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;

@@ -17,7 +17,7 @@ void throw_translated(const Error& error) {
     case ErrorCode::kInvalidArgument:
       C10_THROW_ERROR(Error, message);
     case ErrorCode::kTimeout:
-      // Programs look for this word in the message.
+      // Programs search for the word "timeout" in the message.
       C10_THROW_ERROR(DistBackendError, message + "; the timeout is over");
     case ErrorCode::kPeerLost:
     case ErrorCode::kUnauthenticated:

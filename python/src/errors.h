@@ -9,17 +9,18 @@
 
 namespace unisono::python {
 
-/// Throws the exception of PyTorch that stands for the error in Python, with the same message.
+/// Throws the PyTorch exception that corresponds to the error, with the same message.
 ///
-/// kInvalidArgument becomes RuntimeError, as of PyTorch's own backends; kPeerLost, kUnauthenticated
-/// and kIncompatible DistNetworkError; kInterrupted what a signal's handler raised; the rest
-/// DistBackendError.
+/// kInvalidArgument becomes RuntimeError, as in PyTorch's own backends. kPeerLost, kUnauthenticated
+/// and kIncompatible become DistNetworkError. kInterrupted rethrows the exception of a signal
+/// handler. Other codes become DistBackendError.
 [[noreturn]] void throw_translated(const Error& error);
 
-/// The same for an error that is kept; others, and null, as they are.
+/// Returns a stored error translated to PyTorch's exception; other exceptions, and null, are
+/// returned unchanged.
 [[nodiscard]] std::exception_ptr translated(const std::exception_ptr& error);
 
-/// Calls the function and translates what it throws.
+/// Calls the function and translates its errors.
 template <class Function>
 decltype(auto) with_translated_errors(Function&& function) {
   try {
@@ -29,8 +30,8 @@ decltype(auto) with_translated_errors(Function&& function) {
   }
 }
 
-/// The same for what a store throws: kTimeout becomes DistStoreError, kInvalidArgument ValueError,
-/// kSystem and kClosed DistNetworkError.
+/// Translates the errors of a store: kTimeout becomes DistStoreError, kInvalidArgument ValueError,
+/// kSystem and kClosed DistNetworkError; other codes as in throw_translated().
 [[noreturn]] void throw_store_error(const Error& error);
 
 template <class Function>

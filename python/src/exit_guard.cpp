@@ -11,7 +11,7 @@ namespace unisono::python {
 namespace {
 
 std::atomic<bool> is_held = false;
-std::thread::id last_thread;  // Set before.
+std::thread::id last_thread;  // Written before is_held is set.
 
 }  // namespace
 

@@ -2,11 +2,14 @@
 
 namespace unisono::python {
 
-/// Python ends, on this thread: others that wait for operations stay where they are, as they would
-/// end the process by std::terminate() on their way back into Python.
+/// Called when Python ends, on the thread that ends Python. Other threads that wait for operations
+/// are blocked in ExitGuard from now on: a return into Python would end the process by
+/// std::terminate().
 void hold_waiting_threads();
 
-/// Where a program's thread comes back from a wait; made first, so that it ends last.
+/// RAII guard in functions that wait on a program's thread. The destructor blocks the thread after
+/// hold_waiting_threads(), except for the ending thread and internal threads. Declared first, so
+/// that the guard is destroyed last.
 class ExitGuard {
  public:
   ExitGuard() = default;

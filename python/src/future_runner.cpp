@@ -42,7 +42,8 @@ void FutureRunner::stop() {
   }
   changed_.notify_all();
   for (std::thread& thread : threads) {
-    // A task may hold the last share in the backend, which stops its runner then.
+    // A task may release the last reference to the backend, and then stops the runner from its own
+    // thread.
     if (thread.get_id() == std::this_thread::get_id()) {
       thread.detach();
     } else {

@@ -11,10 +11,12 @@
 
 namespace unisono::python {
 
-/// Threads on which futures are marked as complete, which runs what was attached to them. That may
-/// wait for other operations of the group, so the group's progress thread must not do it, and what
-/// comes next gets a thread of its own where the others are busy. Its threads share it, and end
-/// with stop(). Thread-safe.
+/// Threads that mark futures as complete and thereby run the callbacks attached to the futures. A
+/// callback may wait for other operations of the group, so callbacks must not run on the group's
+/// progress thread. A new thread is started if all threads are busy.
+///
+/// Shared by the backend, works in flight and the threads. The threads end with stop().
+/// Thread-safe.
 class FutureRunner : public std::enable_shared_from_this<FutureRunner> {
  public:
   FutureRunner() = default;
@@ -25,10 +27,11 @@ class FutureRunner : public std::enable_shared_from_this<FutureRunner> {
   FutureRunner(FutureRunner&&) = delete;
   FutureRunner& operator=(FutureRunner&&) = delete;
 
-  /// `task` must not throw. It runs here and now where no thread can be had.
+  /// Runs `task` on one of the threads, or on the calling thread if no thread can be started.
+  /// `task` must not throw.
   void run(std::function<void()> task) UNISONO_EXCLUDES(mutex_);
 
-  /// Waits for what is under way. Later tasks run on their caller's thread.
+  /// Waits for the tasks in progress and joins the threads. Later tasks run on the calling thread.
   void stop() UNISONO_EXCLUDES(mutex_);
 
  private:

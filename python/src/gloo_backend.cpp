@@ -13,6 +13,11 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "unisono/base/error.h"
+#include "unisono/base/mutex.h"
+
+#include "errors.h"
+#include "interrupt.h"
 #include "staging.h"
 #include "work.h"
 
@@ -23,8 +28,8 @@ using Tensors = GlooBackend::Tensors;
 using TensorLists = GlooBackend::TensorLists;
 using WorkHandle = GlooBackend::WorkHandle;
 
-// An operation of Gloo's on copies. It has ended when the results are in the caller's tensors,
-// which are brought there by whoever first sees that Gloo has ended.
+// An operation of Gloo on copies. The operation is complete when the results are in the caller's
+// tensors; the first observer of Gloo's completion copies the results.
 class StagedWork final : public c10d::Work {
  public:
   StagedWork(WorkHandle gloo, PlainTensors plain, TensorLists outputs)
@@ -45,7 +50,7 @@ class StagedWork final : public c10d::Work {
   int sourceRank() const override { return gloo_->sourceRank(); }
 
   Tensors result() override {
-    (void)gloo_->result();  // Which throws where there is none yet.
+    (void)gloo_->result();  // Throws if there is no result yet.
     copy_back();
     return outputs_.empty() ? Tensors() : outputs_.front();
   }
@@ -112,7 +117,7 @@ class Staged {
     return map(tensors, [this](const at::Tensor& tensor) { return plain_.in_out(tensor); });
   }
 
-  // `results` are those of the caller.
+  // `results` are the caller's tensors.
   WorkHandle follow(WorkHandle gloo, TensorLists results) {
     if (plain_.is_empty()) {
       return gloo;
@@ -136,33 +141,58 @@ class Staged {
 
 }  // namespace
 
+c10::intrusive_ptr<c10d::Backend> GlooBackend::gloo() const {
+  const MutexLock lock(mutex_);
+  return gloo_;
+}
+
+c10::intrusive_ptr<c10d::Backend> GlooBackend::running() const {
+  auto gloo = this->gloo();
+  if (!gloo) {
+    throw_translated({ErrorCode::kClosed,
+                      "the group was destroyed; create it again by new_group(pg_options="
+                      "unisono.Options(engine=\"gloo\"))"});
+  }
+  return gloo;
+}
+
+void GlooBackend::shutdown() {
+  c10::intrusive_ptr<c10d::Backend> gloo;
+  {
+    const MutexLock lock(mutex_);
+    gloo = std::move(gloo_);
+  }
+  // Gloo's threads take the GIL to release tensors.
+  without_gil([&gloo] { gloo.reset(); });
+}
+
 WorkHandle GlooBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   Staged staged;
   Tensors plain = staged.in_outs(tensors);
-  return staged.follow(gloo_->broadcast(plain, options), {tensors});
+  return staged.follow(running()->broadcast(plain, options), {tensors});
 }
 
 WorkHandle GlooBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   Staged staged;
   Tensors plain = staged.in_outs(tensors);
-  return staged.follow(gloo_->allreduce(plain, options), {tensors});
+  return staged.follow(running()->allreduce(plain, options), {tensors});
 }
 
 WorkHandle GlooBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return gloo_->allreduce_sparse(tensors, options);
+  return running()->allreduce_sparse(tensors, options);
 }
 
 WorkHandle GlooBackend::allreduce_coalesced(Tensors& tensors,
                                             const c10d::AllreduceCoalescedOptions& options) {
   Staged staged;
   Tensors plain = staged.in_outs(tensors);
-  return staged.follow(gloo_->allreduce_coalesced(plain, options), {tensors});
+  return staged.follow(running()->allreduce_coalesced(plain, options), {tensors});
 }
 
 WorkHandle GlooBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   Staged staged;
   Tensors plain = staged.in_outs(tensors);
-  return staged.follow(gloo_->reduce(plain, options), {tensors});
+  return staged.follow(running()->reduce(plain, options), {tensors});
 }
 
 WorkHandle GlooBackend::allgather(TensorLists& outputs,
@@ -171,7 +201,7 @@ WorkHandle GlooBackend::allgather(TensorLists& outputs,
   Staged staged;
   TensorLists plain_outputs = staged.outputs(outputs);
   Tensors plain_inputs = staged.inputs(inputs);
-  return staged.follow(gloo_->allgather(plain_outputs, plain_inputs, options), outputs);
+  return staged.follow(running()->allgather(plain_outputs, plain_inputs, options), outputs);
 }
 
 WorkHandle GlooBackend::_allgather_base(at::Tensor& output,
@@ -180,7 +210,7 @@ WorkHandle GlooBackend::_allgather_base(at::Tensor& output,
   Staged staged;
   at::Tensor plain_output = staged.output(output);
   at::Tensor plain_input = PlainTensors::input(input);
-  return staged.follow(gloo_->_allgather_base(plain_output, plain_input, options), {{output}});
+  return staged.follow(running()->_allgather_base(plain_output, plain_input, options), {{output}});
 }
 
 WorkHandle GlooBackend::allgather_coalesced(TensorLists& outputs,
@@ -189,7 +219,8 @@ WorkHandle GlooBackend::allgather_coalesced(TensorLists& outputs,
   Staged staged;
   TensorLists plain_outputs = staged.outputs(outputs);
   Tensors plain_inputs = staged.inputs(inputs);
-  return staged.follow(gloo_->allgather_coalesced(plain_outputs, plain_inputs, options), outputs);
+  return staged.follow(running()->allgather_coalesced(plain_outputs, plain_inputs, options),
+                       outputs);
 }
 
 WorkHandle GlooBackend::allgather_into_tensor_coalesced(Tensors& outputs,
@@ -198,8 +229,8 @@ WorkHandle GlooBackend::allgather_into_tensor_coalesced(Tensors& outputs,
   Staged staged;
   Tensors plain_outputs = staged.outputs(outputs);
   Tensors plain_inputs = staged.inputs(inputs);
-  return staged.follow(gloo_->allgather_into_tensor_coalesced(plain_outputs, plain_inputs, options),
-                       {outputs});
+  return staged.follow(
+      running()->allgather_into_tensor_coalesced(plain_outputs, plain_inputs, options), {outputs});
 }
 
 WorkHandle GlooBackend::gather(TensorLists& outputs,
@@ -208,7 +239,7 @@ WorkHandle GlooBackend::gather(TensorLists& outputs,
   Staged staged;
   TensorLists plain_outputs = staged.outputs(outputs);
   Tensors plain_inputs = staged.inputs(inputs);
-  return staged.follow(gloo_->gather(plain_outputs, plain_inputs, options), outputs);
+  return staged.follow(running()->gather(plain_outputs, plain_inputs, options), outputs);
 }
 
 WorkHandle GlooBackend::scatter(Tensors& outputs,
@@ -217,7 +248,7 @@ WorkHandle GlooBackend::scatter(Tensors& outputs,
   Staged staged;
   Tensors plain_outputs = staged.outputs(outputs);
   TensorLists plain_inputs = staged.inputs(inputs);
-  return staged.follow(gloo_->scatter(plain_outputs, plain_inputs, options), {outputs});
+  return staged.follow(running()->scatter(plain_outputs, plain_inputs, options), {outputs});
 }
 
 WorkHandle GlooBackend::reduce_scatter(Tensors& outputs,
@@ -226,7 +257,7 @@ WorkHandle GlooBackend::reduce_scatter(Tensors& outputs,
   Staged staged;
   Tensors plain_outputs = staged.outputs(outputs);
   TensorLists plain_inputs = staged.inputs(inputs);
-  return staged.follow(gloo_->reduce_scatter(plain_outputs, plain_inputs, options), {outputs});
+  return staged.follow(running()->reduce_scatter(plain_outputs, plain_inputs, options), {outputs});
 }
 
 WorkHandle GlooBackend::_reduce_scatter_base(at::Tensor& output,
@@ -235,7 +266,8 @@ WorkHandle GlooBackend::_reduce_scatter_base(at::Tensor& output,
   Staged staged;
   at::Tensor plain_output = staged.output(output);
   at::Tensor plain_input = PlainTensors::input(input);
-  return staged.follow(gloo_->_reduce_scatter_base(plain_output, plain_input, options), {{output}});
+  return staged.follow(running()->_reduce_scatter_base(plain_output, plain_input, options),
+                       {{output}});
 }
 
 WorkHandle GlooBackend::reduce_scatter_tensor_coalesced(Tensors& outputs,
@@ -244,8 +276,8 @@ WorkHandle GlooBackend::reduce_scatter_tensor_coalesced(Tensors& outputs,
   Staged staged;
   Tensors plain_outputs = staged.outputs(outputs);
   Tensors plain_inputs = staged.inputs(inputs);
-  return staged.follow(gloo_->reduce_scatter_tensor_coalesced(plain_outputs, plain_inputs, options),
-                       {outputs});
+  return staged.follow(
+      running()->reduce_scatter_tensor_coalesced(plain_outputs, plain_inputs, options), {outputs});
 }
 
 WorkHandle GlooBackend::alltoall_base(at::Tensor& output,
@@ -257,7 +289,7 @@ WorkHandle GlooBackend::alltoall_base(at::Tensor& output,
   at::Tensor plain_output = staged.output(output);
   at::Tensor plain_input = PlainTensors::input(input);
   return staged.follow(
-      gloo_->alltoall_base(plain_output, plain_input, output_splits, input_splits, options),
+      running()->alltoall_base(plain_output, plain_input, output_splits, input_splits, options),
       {{output}});
 }
 
@@ -267,25 +299,25 @@ WorkHandle GlooBackend::alltoall(Tensors& outputs,
   Staged staged;
   Tensors plain_outputs = staged.outputs(outputs);
   Tensors plain_inputs = staged.inputs(inputs);
-  return staged.follow(gloo_->alltoall(plain_outputs, plain_inputs, options), {outputs});
+  return staged.follow(running()->alltoall(plain_outputs, plain_inputs, options), {outputs});
 }
 
 WorkHandle GlooBackend::send(Tensors& tensors, int to, int tag) {
   Staged staged;
   Tensors plain = staged.inputs(tensors);
-  return gloo_->send(plain, to, tag);
+  return running()->send(plain, to, tag);
 }
 
 WorkHandle GlooBackend::recv(Tensors& tensors, int from, int tag) {
   Staged staged;
   Tensors plain = staged.outputs(tensors);
-  return staged.follow(gloo_->recv(plain, from, tag), {tensors});
+  return staged.follow(running()->recv(plain, from, tag), {tensors});
 }
 
 WorkHandle GlooBackend::recvAnysource(Tensors& tensors, int tag) {
   Staged staged;
   Tensors plain = staged.outputs(tensors);
-  return staged.follow(gloo_->recvAnysource(plain, tag), {tensors});
+  return staged.follow(running()->recvAnysource(plain, tag), {tensors});
 }
 
 }  // namespace unisono::python

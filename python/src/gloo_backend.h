@@ -9,11 +9,14 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "unisono/base/mutex.h"
+
 namespace unisono::python {
 
 /// PyTorch's Gloo for tensors of any strides. Gloo takes strided tensors for contiguous ones, or
 /// refuses them: so it gets PlainTensors here, whose results are copied back when an operation
-/// ends. All else is Gloo's own. Thread-safe, as Gloo is.
+/// ends. All else is Gloo's own. Thread-safe, as Gloo is. Calls after shutdown() throw
+/// DistBackendError.
 class GlooBackend final : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -25,25 +28,30 @@ class GlooBackend final : public c10d::Backend {
     init();
   }
 
-  [[nodiscard]] const c10::intrusive_ptr<c10d::Backend>& gloo() const { return gloo_; }
+  /// Returns Gloo's own group, or null after shutdown().
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> gloo() const;
 
-  const std::string getBackendName() const override { return gloo_->getBackendName(); }
+  const std::string getBackendName() const override { return running()->getBackendName(); }
 
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override {
-    return gloo_->getBackendOptions();
+    return running()->getBackendOptions();
   }
 
-  void setTimeout(std::chrono::milliseconds timeout) override { gloo_->setTimeout(timeout); }
+  void setTimeout(std::chrono::milliseconds timeout) override { running()->setTimeout(timeout); }
 
-  void shutdown() override { gloo_->shutdown(); }
+  /// Destroys Gloo's group, which joins its threads. A thread that outlived the interpreter would
+  /// abort the process when it releases the last reference to a tensor.
+  void shutdown() override;
 
-  void abort() override { gloo_->abort(); }
+  void abort() override { running()->abort(); }
 
-  std::uint64_t getSequenceNumberForGroup() override { return gloo_->getSequenceNumberForGroup(); }
+  std::uint64_t getSequenceNumberForGroup() override {
+    return running()->getSequenceNumberForGroup();
+  }
 
-  void setSequenceNumberForGroup() override { gloo_->setSequenceNumberForGroup(); }
+  void setSequenceNumberForGroup() override { running()->setSequenceNumberForGroup(); }
 
-  void enableCollectivesTiming() override { gloo_->enableCollectivesTiming(); }
+  void enableCollectivesTiming() override { running()->enableCollectivesTiming(); }
 
   WorkHandle broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkHandle allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -91,15 +99,18 @@ class GlooBackend final : public c10d::Backend {
   WorkHandle recvAnysource(Tensors& tensors, int tag) override;
 
   WorkHandle barrier(const c10d::BarrierOptions& options) override {
-    return gloo_->barrier(options);
+    return running()->barrier(options);
   }
 
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
-    gloo_->monitoredBarrier(options, wait_all_ranks);
+    running()->monitoredBarrier(options, wait_all_ranks);
   }
 
  private:
-  c10::intrusive_ptr<c10d::Backend> gloo_;
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> running() const;
+
+  mutable Mutex mutex_;
+  c10::intrusive_ptr<c10d::Backend> gloo_ UNISONO_GUARDED_BY(mutex_);
 };
 
 }  // namespace unisono::python

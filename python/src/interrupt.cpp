@@ -6,12 +6,12 @@
 #include <pybind11/pybind11.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/interruption.h"
+#include "unisono/base/thread.h"
 
 namespace unisono::python {
 namespace {
 
-// Not destroyed with the thread: that may be after Python's end.
+// Not destroyed with the thread, because that may happen after the end of Python.
 thread_local std::exception_ptr* raised = nullptr;
 
 // Progress threads have no Python state: they neither run handlers nor wait for the GIL.

@@ -6,25 +6,25 @@
 
 namespace unisono::python {
 
-/// Runs Python's signal handlers, if this is the main thread, and throws what they raise:
-/// KeyboardInterrupt after Ctrl-C. Takes the GIL; does nothing while Python ends.
+/// Runs Python's signal handlers if this is the main thread, and throws a handler's exception:
+/// KeyboardInterrupt after Ctrl-C. Takes the GIL. Returns immediately while Python ends.
 void run_signal_handlers();
 
-/// Throws what a signal's handler has raised on this thread, if that ended a wait; once.
+/// Throws, once, the exception of a signal handler that has ended a wait on this thread.
 void throw_raised();
 
-/// True once Python runs no more threads but the main one.
+/// Returns true when Python runs no thread other than the main thread any more.
 [[nodiscard]] bool is_python_ending();
 
-/// From now on the core's waits on the main thread do the same: an operation that is interrupted so
-/// fails with Error(kInterrupted), and throw_raised() has what the handler raised.
+/// Makes the core's waits on the main thread run Python's signal handlers. An interrupted operation
+/// fails with Error(kInterrupted), and throw_raised() rethrows the handler's exception.
 void watch_for_signals();
 
-/// In a catch block that can't pass it on: has Python print an exception of its own; forgets
-/// others.
+/// For a catch block that cannot rethrow: Python prints its own exceptions as unraisable; other
+/// exceptions are discarded.
 void report_unraisable() noexcept;
 
-/// Calls the function without the GIL, whether this thread holds it or not.
+/// Calls the function without the GIL; the thread may hold the GIL or not.
 template <class Function>
 void without_gil(Function&& function) {
   if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {

@@ -14,8 +14,8 @@
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/resolve_rendezvous.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
-#include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
+#include "unisono/rendezvous/this_node.h"
 #include "unisono/store/prefix_store.h"
 
 #include "core_store.h"
@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kTimes = "unisono";
 
-rendezvous::Member describe_self(const rendezvous::LaunchInfo& launch_info) {
-  // Nobody connects to anybody by this roster, so all give the same address.
+rendezvous::RosterMember describe_self(const rendezvous::LaunchInfo& launch_info) {
+  // No rank connects to another by this roster, so all ranks pass the same address.
   return {.rank = launch_info.rank,
           .world_size = launch_info.world_size,
           .host = rendezvous::host_name(),
@@ -52,16 +52,16 @@ void exchange_roster(const rendezvous::StoreSession& session,
                                        .from_variables = session.launch_info.from_variables,
                                        .whole_store = session.store.get(),
                                        .stall = info.config.stall,
-                                       .logger = Logger(name, info.config.log_level)});
+                                       .logger = base::Logger(name, info.config.log_level)});
   } catch (const Error& error) {
     throw Error(explained(error, time));
   }
 }
 
-// Whether this process has met others before.
+// True if this process has met other ranks before.
 std::atomic<bool> has_met{false};
 
-// Whether the store is one that rank 0 was about to end.
+// Returns true if the error indicates an earlier store, which rank 0 was about to close.
 bool was_an_earlier_store(const rendezvous::RendezvousInfo& info,
                           const RendezvousGeneration& time,
                           ErrorCode code) {
@@ -70,7 +70,8 @@ bool was_an_earlier_store(const rendezvous::RendezvousInfo& info,
          !info.deadline.has_passed();
 }
 
-// The prefix of the ranks' keys; nothing where they meet elsewhere.
+// Returns the prefix of the ranks' keys; std::nullopt if the store was an earlier one and the ranks
+// meet in another store.
 std::optional<std::string> meet_others(rendezvous::StoreSession& session,
                                        const rendezvous::RendezvousInfo& info) {
   RendezvousGeneration time;

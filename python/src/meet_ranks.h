@@ -11,18 +11,19 @@
 
 namespace unisono::python {
 
-/// A process's place among its ranks, and where they meet.
+/// Rank and world size of this process, and the store in which the ranks have met.
 struct RankMeeting {
   c10::intrusive_ptr<CoreStore> store;
   int rank;
   int world_size;
-  std::shared_ptr<void> presence;  ///< What the other ranks need until all have met.
+  /// Keeps alive the objects that other ranks need until all ranks have met.
+  std::shared_ptr<void> presence;
 };
 
-/// Finds the place by a method of the core's, and waits for all ranks. The store's keys are of this
-/// time alone: where ranks meet again at the same place, they meet in others.
+/// Determines the rank by a rendezvous method of the core, and waits for all ranks. The store's
+/// keys belong to this meeting only; a later meeting at the same place uses other keys.
 ///
-/// Throws Error as resolve_rendezvous(), connect_store() and exchange_roster() do.
+/// Throws the errors of resolve_rendezvous(), connect_store() and exchange_roster().
 [[nodiscard]] RankMeeting meet_ranks(const rendezvous::RendezvousRequest& request);
 
 }  // namespace unisono::python

@@ -1,4 +1,4 @@
-// The Python module unisono._C. Importing it needs torch to be imported before.
+// The Python module unisono._C. torch must be imported before this module.
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -18,6 +18,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "progress_module.h"
+#include "quantizer_module.h"
 #include "sampler_module.h"
 #include "slurm_module.h"
 #include "store_module.h"
@@ -37,7 +38,8 @@ c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& 
                                          const c10::intrusive_ptr<Options>& options,
                                          const std::vector<int>& parent_ranks,
                                          const c10::intrusive_ptr<Backend>& parent) {
-  // Not by a guard of the whole call: pybind11 writes down the new object after it.
+  // The GIL is released here instead of by a guard of the whole call, because pybind11 registers
+  // the new object after the call.
   const py::gil_scoped_release released;
   return c10::make_intrusive<Backend>(
       GroupPlan{.store = store,
@@ -51,19 +53,18 @@ c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& 
 
 void define_options(py::module_& module) {
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(module, "Options")
-      .def(py::init(
-               [](Timeout timeout, const std::string& algorithm, const std::string& compression) {
-                 auto options = c10::make_intrusive<Options>(timeout);
-                 options->set_algorithm(algorithm);
-                 options->set_compression(compression);
-                 return options;
-               }),
+      .def(py::init([](Timeout timeout, const std::string& algorithm) {
+             auto options = c10::make_intrusive<Options>(timeout);
+             options->set_algorithm(algorithm);
+             return options;
+           }),
            py::kw_only(),
            py::arg("timeout") = kBackendDefaultTimeout,
-           py::arg("algorithm") = "auto",
-           py::arg("compression") = "none")
-      .def_property("algorithm", &Options::algorithm, &Options::set_algorithm)
-      .def_property("compression", &Options::compression, &Options::set_compression);
+           py::arg("algorithm") = "auto")
+      .def_property(
+          "algorithm",
+          [](const Options& options) { return to_string(options.algorithm()); },
+          &Options::set_algorithm);
 }
 
 void define_backend(py::module_& module) {
@@ -79,7 +80,6 @@ void define_backend(py::module_& module) {
            py::arg("parent_ranks") = std::vector<int>(),
            py::arg("parent") = c10::intrusive_ptr<Backend>())
       .def_property_readonly("options", &Backend::getBackendOptions)
-      .def("_give_up", &Backend::give_up, Released())
       .def_static("_leave_all", &Backend::leave_all, Released());
 }
 
@@ -124,6 +124,7 @@ PYBIND11_MODULE(_C, module) {
   unisono::python::define_backend(module);
   unisono::python::define_gloo_backend(module);
   unisono::python::define_symmetric_memory(module);
+  unisono::python::define_quantizer(module);
   unisono::python::define_checkpoint(module);
   unisono::python::define_tensor_files(module);
   unisono::python::define_sampler(module);

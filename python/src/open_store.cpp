@@ -55,7 +55,7 @@ std::shared_ptr<store::TcpStore> connect(const store::TcpStoreOptions& options, 
   }
 }
 
-// Each tells that it has come; the master waits for all.
+// Each worker counts its arrival; the master waits for all workers.
 void meet_workers(store::Store& store, const StoreOptions& options, Deadline deadline) {
   const int n_workers = *options.world_size;
   if (store.add(kWorkers, 1) == n_workers) {
@@ -85,7 +85,7 @@ void meet_workers(store::Store& store, const StoreOptions& options, Deadline dea
 StoreAccess open_store(const StoreOptions& options) {
   check(options);
   const Deadline deadline = Deadline::after(options.timeout);
-  const Config config = read_config(process_environment());
+  const base::Config config = read_config(process_environment());
   const bool tls = options.tls.value_or(config.tls);
   rendezvous::StoreSession session;
   session.secret = options.secret ? *options.secret : rendezvous::find_secret(config, options.host);
@@ -100,7 +100,7 @@ StoreAccess open_store(const StoreOptions& options) {
             options.host, session.launch_info.master_port, !session.secret.empty()),
         .secret = session.secret,
         .tls = tls,
-        .logger = Logger("store", config.log_level)});
+        .logger = base::Logger("store", config.log_level)});
     session.launch_info.master_port = session.host->address().port();
   }
   const store::TcpStoreOptions client{.host = options.host,

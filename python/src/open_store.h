@@ -8,23 +8,24 @@
 
 namespace unisono::python {
 
-/// As in PyTorch's TCPStore.
+/// Options as in PyTorch's TCPStore.
 struct StoreOptions {
   std::string host;
-  int port = 0;  ///< 0: who serves takes a free one.
+  int port = 0;  ///< 0: the server chooses a free port.
   std::optional<int> world_size = {};
-  bool is_master = false;  ///< Serves the store, in threads of this process.
+  bool is_master = false;  ///< This process serves the store, by threads of the process.
   std::chrono::milliseconds timeout{};
-  /// The master returns when so many as the world size, itself included, are connected.
+  /// The master waits until as many clients as the world size, itself included, are connected.
   bool wait_for_workers = true;
-  std::optional<std::string> secret = {};  ///< Default: as the job's is found.
+  std::optional<std::string> secret = {};  ///< Default: the job's secret.
   std::optional<bool> tls = {};            ///< Default: UNISONO_TLS.
 };
 
-/// Connects to a store, or serves it and connects.
+/// Connects to a store, after starting the server if `is_master`.
 ///
-/// Throws Error: kPeerLost when nobody listens there in time, kTimeout when the workers do not
-/// come, kInvalidArgument, and as TcpStore's and TcpStoreServer's constructors do.
+/// Throws Error: kPeerLost if no server accepts connections before the timeout, kTimeout if the
+/// workers do not arrive, kInvalidArgument for invalid options, and the errors of the constructors
+/// of TcpStore and TcpStoreServer.
 [[nodiscard]] StoreAccess open_store(const StoreOptions& options);
 
 }  // namespace unisono::python

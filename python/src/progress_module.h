@@ -4,7 +4,7 @@
 
 namespace unisono::python {
 
-/// Adds what Progress is made of to the module.
+/// Adds the classes behind Progress to the module.
 void define_progress(pybind11::module_& module);
 
 }  // namespace unisono::python

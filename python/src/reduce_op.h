@@ -8,7 +8,7 @@
 
 namespace unisono::python {
 
-/// PyTorch's reduction in our words. Throws as `arguments` do.
+/// Returns the core's form of a PyTorch reduction. Throws the errors of `arguments`.
 [[nodiscard]] ReduceOp reduce_op_of(const c10d::ReduceOp& op, const Arguments& arguments);
 
 }  // namespace unisono::python

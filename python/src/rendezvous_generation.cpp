@@ -18,7 +18,8 @@ std::string prefix_of(const std::string& name, std::int64_t number) {
   return name + "/" + std::to_string(number);
 }
 
-// Of a store that outlives the call, as PrefixStore wants to share it.
+// Returns a non-owning pointer to a store that outlives the call, because PrefixStore takes shared
+// ownership.
 std::shared_ptr<store::Store> borrowed(store::Store& store) {
   return {std::shared_ptr<void>(), &store};
 }

@@ -7,29 +7,31 @@
 
 namespace unisono::python {
 
-/// Which of the meetings of one name in a store a rank goes to.
+/// The meeting that a rank joins, among the meetings with one name in a store.
 struct RendezvousGeneration {
-  std::string prefix;  ///< Of the keys of this meeting alone; its roster is exchanged below.
+  /// Prefix of the keys of this meeting; the roster is exchanged below the prefix.
+  std::string prefix;
   int rank = 0;
-  bool is_known = false;  ///< Whether some process has come as this rank before.
+  bool is_known = false;  ///< True if a process has arrived with this rank before.
 };
 
-/// For ranks that meet in a store that may stay, again after destroy_process_group() or in another
-/// run of the program: each counts how often it has come, which is as often as the others.
+/// Finds the meeting for ranks that meet in a store that may persist, for example again after
+/// destroy_process_group() or in another run of the program. Each rank counts its meetings, and the
+/// counts of all ranks agree.
 ///
-/// A second process of the same rank, which seems to come for the second time, is sent to the
-/// meeting that still waits: the roster there tells all ranks of both. Meetings that were given up
-/// are left out.
+/// A second process with the same rank seems to arrive for the second time. Such a process is
+/// directed to the meeting that is still open, where the roster exchange reports both processes to
+/// all ranks. Aborted meetings are skipped.
 [[nodiscard]] RendezvousGeneration find_generation(store::Store& store,
                                                    const std::string& name,
                                                    int rank);
 
-/// The first time, where rank 0 serves a store for each: the one that a second process of rank 0
-/// finds another in.
+/// Returns the first meeting, for stores that rank 0 serves for a single meeting. A second process
+/// of rank 0 finds the store of the first process, and meets it under these keys.
 [[nodiscard]] RendezvousGeneration first_generation(const std::string& name, int rank);
 
-/// The same error; where it is that the others did not come, with what may be the reason: a second
-/// process of this rank, come after all had met, waits alone.
+/// Returns the error. For a timeout, the message gets a likely reason if a process has arrived with
+/// this rank before: a second process of this rank, started after all ranks had met, waits alone.
 [[nodiscard]] Error explained(const Error& error, const RendezvousGeneration& time);
 
 }  // namespace unisono::python

@@ -36,7 +36,7 @@ void define_sampler(py::module_& module) {
       .def_readonly("dataset_size", &SamplerState::dataset_size)
       .def_readonly("seed", &SamplerState::seed)
       .def_readonly("shuffle", &SamplerState::shuffle);
-  // Its errors are of arguments: RuntimeError, as std::runtime_error.
+  // All errors concern arguments: std::runtime_error becomes RuntimeError.
   py::class_<ResumableSampler>(module, "_ResumableSampler")
       .def(py::init([](std::int64_t dataset_size,
                        int num_replicas,

@@ -4,7 +4,7 @@
 
 namespace unisono::python {
 
-/// Adds what ResumableSampler is made of to the module.
+/// Adds the classes behind ResumableSampler to the module.
 void define_sampler(pybind11::module_& module);
 
 }  // namespace unisono::python

@@ -9,19 +9,20 @@
 
 namespace unisono::python {
 
-/// A new tensor that takes part in an all_reduce for several of a rank: what their reduction is.
+/// Reduces several tensors of one rank to a new tensor, which takes part in an all_reduce.
 ///
-/// An average is their sum, and finish_several() divides.
+/// For an average the result is the sum, and finish_several() divides.
 [[nodiscard]] at::Tensor reduce_several(at::TensorList tensors,
                                         const c10d::ReduceOp& op,
                                         const Arguments& arguments);
 
-/// After the all_reduce of `result`: brings it to all of the tensors.
+/// Returns a function, to be called after the all_reduce of `result`, that copies the result to all
+/// of the tensors.
 [[nodiscard]] std::function<void()> finish_several(at::Tensor result,
                                                    at::TensorList tensors,
                                                    const c10d::ReduceOp& op);
 
-/// Copies the first of the tensors to the others, or that at `source`.
+/// Returns a function that copies the tensor at `source` to the other tensors.
 [[nodiscard]] std::function<void()> copy_to_others(at::TensorList tensors, std::size_t source = 0);
 
 }  // namespace unisono::python

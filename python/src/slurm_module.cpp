@@ -6,7 +6,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/launchers/slurm_job.h"
+#include "unisono/rendezvous/local_rank.h"
 
 namespace unisono::python {
 
@@ -15,7 +15,8 @@ using rendezvous::SlurmJob;
 
 namespace {
 
-// "SlurmJob(hostnames=['gpu05'], size=2, ...)": all properties, in the order of their definition.
+// Returns "SlurmJob(hostnames=['gpu05'], size=2, ...)" with all properties in the order of their
+// definition.
 std::string represent(const py::object& job) {
   std::string text;
   const py::object property = py::module_::import("builtins").attr("property");

@@ -4,7 +4,7 @@
 
 namespace unisono::python {
 
-/// Adds slurm_job() and what it returns to the module.
+/// Adds slurm_job() and its result type to the module.
 void define_slurm(pybind11::module_& module);
 
 }  // namespace unisono::python

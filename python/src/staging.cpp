@@ -33,7 +33,7 @@ at::Tensor plain_like(const at::Tensor& tensor) {
 
 }  // namespace
 
-// Others are for who works on them to refuse, which says why.
+// Other tensors are passed on: the operation refuses such tensors with a specific message.
 bool PlainTensors::must_copy(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided && tensor.device().is_cpu() &&
          !is_plain(tensor);
@@ -43,7 +43,7 @@ at::Tensor PlainTensors::input(const at::Tensor& tensor) {
   return must_copy(tensor) ? plain_copy(tensor) : tensor;
 }
 
-// Overlaps are refused before anything is sent, not when the results are copied back.
+// Overlaps are refused before any data is sent, instead of when the results are copied back.
 at::Tensor PlainTensors::output(const at::Tensor& tensor) {
   if (!must_copy(tensor)) {
     return tensor;

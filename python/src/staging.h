@@ -14,67 +14,69 @@
 
 namespace unisono::python {
 
-/// Tensors that an operation works on in place of those of its caller: the same where they are
-/// contiguous, else contiguous copies, from which copy_back() brings the results. Tensors that have
-/// no strides, or are not on the CPU, stay as they are.
+/// Tensors that an operation uses in place of the caller's tensors: the same tensors if they are
+/// contiguous, otherwise contiguous copies. copy_back() copies the results from the copies. Tensors
+/// without strides or outside the CPU are passed unchanged. Not thread-safe.
 class PlainTensors {
  public:
-  /// Whether a copy takes its place.
+  /// Returns true if the tensor needs a copy.
   [[nodiscard]] static bool must_copy(const at::Tensor& tensor);
 
-  /// Holds the tensor's elements.
+  /// Returns the elements of an input tensor, in a form that the operation can use.
   [[nodiscard]] static at::Tensor input(const at::Tensor& tensor);
 
-  /// Takes the tensor's elements. Throws PyTorch's exception for a tensor whose elements overlap.
+  /// Returns a tensor that receives the elements of an output. Throws PyTorch's exception for a
+  /// tensor with overlapping elements.
   [[nodiscard]] at::Tensor output(const at::Tensor& tensor);
 
-  /// Both. Throws as output().
+  /// Returns a tensor with the elements of an input that also receives the result. Throws the
+  /// errors of output().
   [[nodiscard]] at::Tensor in_out(const at::Tensor& tensor);
 
-  /// Whether there is nothing to bring back.
+  /// Returns true if copy_back() has no results to copy.
   [[nodiscard]] bool is_empty() const { return copies_.empty(); }
 
-  /// After the operation, on any thread.
+  /// Copies the results. Called after the operation, on any thread.
   void copy_back();
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // Copy, tensor.
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // Pairs of copy and original.
 };
 
-/// How an operation uses elements: elements that it only moves may be of any type.
+/// Use of elements by an operation. Elements that are only moved may be of any type.
 enum class Elements : std::uint8_t { kComputed, kMoved };
 
-/// The memory in which the core works on PlainTensors. A tensor that can't be worked on is refused
-/// as the call's argument.
+/// The memory on which the core works for PlainTensors. A tensor that the core cannot use is
+/// rejected as an argument of the call. Owned by the operation's Work. Not thread-safe.
 class Staging {
  public:
-  /// Of a call that takes no tensors.
+  /// For a call without tensors.
   Staging() = default;
 
   explicit Staging(const Arguments& arguments, Elements elements = Elements::kComputed)
       : arguments_(arguments), elements_(elements) {}
 
-  /// Holds the tensor's elements.
+  /// Returns the elements of an input tensor, in a form that the operation can use.
   Buffer input(const at::Tensor& tensor);
   std::vector<Buffer> inputs(at::TensorList tensors);
 
-  /// Takes the tensor's elements.
+  /// Returns a buffer that receives the tensor's elements.
   Buffer output(const at::Tensor& tensor);
   std::vector<Buffer> outputs(at::TensorList tensors);
 
-  /// Both.
+  /// Returns a buffer with the tensor's elements that also receives the result.
   Buffer in_out(const at::Tensor& tensor);
 
-  /// What copy_back() does besides, when the operation's own memory has the results.
+  /// Adds a step to copy_back(), which runs after the results are copied.
   void at_end(std::function<void()> step) { steps_.push_back(std::move(step)); }
 
-  /// After the operation, on any thread.
+  /// Copies the results. Called after the operation, on any thread.
   void copy_back();
 
  private:
   [[nodiscard]] Buffer buffer_of(const at::Tensor& tensor) const;
 
-  // Used only while the call begins.
+  // Used only at the start of the call.
   std::optional<Arguments> arguments_;
   Elements elements_ = Elements::kComputed;
   PlainTensors plain_;

@@ -12,9 +12,9 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "unisono/base/config.h"
-#include "unisono/net/host_port.h"
+#include "unisono/net/host.h"
 #include "unisono/rendezvous/find_launch_info.h"
-#include "unisono/rendezvous/launchers/launcher_process.h"
+#include "unisono/rendezvous/launchers/variables.h"
 #include "unisono/rendezvous/resolve_rendezvous.h"
 
 #include "core_store.h"
@@ -29,7 +29,7 @@ namespace {
 namespace py = pybind11;
 using Timeout = std::chrono::milliseconds;
 
-// What `function` returns, made without the GIL.
+// Returns the result of `function`, called without the GIL.
 template <class Function>
 auto without_the_gil(Function&& function) {
   return with_store_errors([&] {

@@ -4,7 +4,7 @@
 
 namespace unisono::python {
 
-/// Puts the module's stores, and how ranks meet, into it.
+/// Adds the stores and the functions for meeting ranks to the module.
 void define_stores(pybind11::module_& module);
 
 }  // namespace unisono::python

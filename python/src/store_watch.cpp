@@ -13,7 +13,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/store/store.h"
-#include "unisono/store/watch.h"
 
 #include "interrupt.h"
 
@@ -28,7 +27,7 @@ py::object value_of(const std::optional<std::string>& value) {
   return value ? py::object(py::bytes(*value)) : py::none();
 }
 
-// Those that are open; guarded by the GIL.
+// The open watches, guarded by the GIL.
 std::set<StoreWatch*>& open_watches() {
   static auto* const instance = new std::set<StoreWatch*>;
   return *instance;
@@ -61,7 +60,7 @@ struct StoreWatch::Parts {
       (void)watch.release();  // In a child of fork() there is no thread to end.
       return;
     }
-    // The function may be about to take the GIL.
+    // Releases the GIL, because the function may be about to take the GIL.
     const py::gil_scoped_release released;
     watch.reset();
   }
@@ -90,7 +89,7 @@ StoreWatch::~StoreWatch() {
     owner->stop();
     return 0;
   };
-  // It may be full: then the watch stays for as long as the process.
+  // If Python's queue of pending calls is full, the watch stays until the process ends.
   (void)Py_AddPendingCall(destroy, parts_.release());
 }
 

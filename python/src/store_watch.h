@@ -6,21 +6,21 @@
 #include <pybind11/pybind11.h>
 
 #include "unisono/store/store.h"
-#include "unisono/store/watch.h"
 
 namespace unisono::python {
 
-/// A function of Python's that hears of a key's changes, on a thread of the store's. All members
-/// need the GIL.
+/// A Python function that is called at each change of a key, on a thread of the store. Owned by a
+/// Python object. All members need the GIL.
 class StoreWatch {
  public:
-  /// The function is called with the value before and the value after, as bytes or None; what it
-  /// raises is reported as of a thread. Throws Error as Store::watch() does.
+  /// The function receives the values before and after the change, as bytes or None. An exception
+  /// of the function is reported as unraisable, as for a thread. Throws the errors of
+  /// Store::watch().
   StoreWatch(std::shared_ptr<store::Store> store,
              const std::string& key,
              pybind11::function on_change);
 
-  /// As close(); in a watch's function the main thread does it a little later.
+  /// Calls close(). In a watch's function, the main thread closes the watch a little later.
   ~StoreWatch();
 
   StoreWatch(const StoreWatch&) = delete;
@@ -28,11 +28,11 @@ class StoreWatch {
   StoreWatch(StoreWatch&&) = delete;
   StoreWatch& operator=(StoreWatch&&) = delete;
 
-  /// Once it returns, the function does not run any more. Throws Error(kInvalidArgument) in a
-  /// watch's function, for which it would wait.
+  /// Ends the watch; the function is not running any more on return. Throws Error(kInvalidArgument)
+  /// in a watch's function, because the call would wait for itself.
   void close();
 
-  /// For the end of Python, which functions must not outlive.
+  /// Closes all watches at the end of Python, because functions must not outlive Python.
   static void close_all();
 
  private:

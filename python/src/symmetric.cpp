@@ -14,7 +14,6 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/tensor/tensor.h"
@@ -28,7 +27,7 @@ namespace {
 using Owner = std::shared_ptr<void>;
 
 Buffer bytes_of(const c10::StorageImpl& storage) {
-  // Looked at, but not written through.
+  // The buffer is used for reading only.
   return {.data = const_cast<void*>(storage.data()),
           .count = static_cast<std::int64_t>(storage.nbytes()),
           .dtype = DType::kUInt8};
@@ -38,7 +37,8 @@ void drop_owner(void* owner) {
   delete static_cast<Owner*>(owner);
 }
 
-// All tensors on the storage find their elements through it.
+// All tensors on the storage access elements through the storage, so a single exchange moves all
+// tensors.
 void move_storage(ProcessGroup& group, c10::StorageImpl& storage) {
   const Buffer old = bytes_of(storage);
   Buffer fresh = group.allocate(old.count, old.dtype);
@@ -69,14 +69,14 @@ BucketMove move_buckets(ProcessGroup& group,
   for (const c10d::GradBucket& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/false)) {
     const at::Tensor& flat = bucket.getBuffer();
     if (!flat.defined() || flat.layout() != at::kStrided) {
-      continue;  // A sparse gradient has no bucket until it is there.
+      continue;  // A sparse gradient has no bucket before the gradient exists.
     }
     ++move.n_buckets;
     c10::StorageImpl& storage = *flat.storage().unsafeGetStorageImpl();
     if (!flat.device().is_cpu()) {
       move.problem = "it is on " + flat.device().str();
     } else if (flat.storage().use_count() < 2) {
-      // Nothing but `flat` has it: no parameter's gradient goes there.
+      // Only `flat` refers to the storage, so no gradient is written there.
       move.problem = "this release of torch hands out copies of its buckets";
     } else if (!group.is_symmetric(bytes_of(storage))) {
       try {

@@ -16,27 +16,27 @@ namespace unisono::python {
 
 class BucketGradients;
 
-// Symmetric memory: that of ProcessGroup::allocate(), on which operations copy nothing.
+// Symmetric memory: memory of ProcessGroup::allocate(), on which operations need no copies.
 
-/// A zeroed tensor in symmetric memory. Throws PyTorch's exceptions.
+/// Returns a zeroed tensor in symmetric memory. Throws PyTorch's exceptions.
 [[nodiscard]] at::Tensor symmetric_empty(ProcessGroup& group,
                                          const std::vector<std::int64_t>& sizes,
                                          at::ScalarType type);
 
-/// Whether the tensor is contiguous and lies in symmetric memory of the group's job, so that
-/// operations take it as it lies.
+/// Returns true if the tensor is contiguous and lies in symmetric memory of the group's job, so
+/// that operations use the tensor without a copy.
 [[nodiscard]] bool is_symmetric(const ProcessGroup& group, const at::Tensor& tensor);
 
-/// What became of a model's gradient buckets.
+/// Result of moving a model's gradient buckets.
 struct BucketMove {
-  int n_buckets = 0;    ///< Those of dense gradients.
-  int n_symmetric = 0;  ///< Of these, how many lie in symmetric memory now.
-  std::string problem;  ///< Why the others don't.
+  int n_buckets = 0;    ///< Number of buckets of dense gradients.
+  int n_symmetric = 0;  ///< Number of buckets that are in symmetric memory now.
+  std::string problem;  ///< Reason why the other buckets are not in symmetric memory.
 };
 
-/// Moves the flat buckets of DistributedDataParallel into symmetric memory, with what they hold:
-/// their views, gradients among them, move along. Not while operations on them are under way. Adds
-/// them to `gradients`, unless it is null.
+/// Moves the flat buckets of DistributedDataParallel, with their contents, into symmetric memory.
+/// Views of the buckets, such as gradients, move along. Must not be called while operations on the
+/// buckets are in flight. Adds the buckets to `gradients`, unless null.
 [[nodiscard]] BucketMove move_buckets(ProcessGroup& group,
                                       const c10d::Reducer& reducer,
                                       BucketGradients* gradients);

@@ -12,8 +12,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/latest.h"
-#include "unisono/checkpoint/outcome.h"
-#include "unisono/checkpoint/saver.h"
+#include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 
@@ -27,7 +26,8 @@ namespace {
 namespace py = pybind11;
 using Released = py::call_guard<py::gil_scoped_release>;
 
-/// A Saver that goes at a call: the object may live on in a traceback, beyond its group.
+/// A Saver that is destroyed by an explicit call, because a traceback may keep the object alive
+/// longer than the group.
 class PythonSaver {
  public:
   PythonSaver(Backend& backend, const std::string& folder, int keep_last) : backend_(backend) {
@@ -74,7 +74,8 @@ class PythonSaver {
     return *saver_;
   }
 
-  // What this rank saves, or every rank's problem: one that Python has found, or a tensor's.
+  // Returns the parts that this rank saves. Throws the same error on every rank if any rank has a
+  // problem: a problem found in Python, or a tensor that cannot be saved.
   StateParts parts_on_all(const TensorState& common,
                           const TensorState& own,
                           const std::optional<std::string>& problem) {
@@ -91,7 +92,7 @@ class PythonSaver {
     return state;
   }
 
-  Backend& backend_;  // which Python keeps alive
+  Backend& backend_;  // kept alive by Python
   std::unique_ptr<checkpoint::Saver> saver_;
 };
 

@@ -4,7 +4,7 @@
 
 namespace unisono::python {
 
-/// Adds what `_tensor_files.py` needs: tensors in safetensors files.
+/// Adds the functions for `_tensor_files.py`: tensors in safetensors files.
 void define_tensor_files(pybind11::module_& module);
 
 }  // namespace unisono::python

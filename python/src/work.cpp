@@ -24,7 +24,7 @@
 namespace unisono::python {
 namespace {
 
-// How long Ctrl-C may go unnoticed.
+// Longest delay until a wait reacts to Ctrl-C.
 constexpr std::chrono::milliseconds kSlice{100};
 
 std::optional<std::vector<at::Tensor>> profiled(std::vector<at::Tensor> inputs) {
@@ -47,7 +47,7 @@ Work::Work(int rank, OperationInfo info)
 void Work::follow(std::vector<unisono::Work> works, Staging staging) {
   staging_ = std::move(staging);
   works_ = std::move(works);
-  // One more, so that it can't end while it begins.
+  // An additional count, so that the operation cannot complete while parts are being registered.
   n_under_way_ = works_.size() + 1;
   info_.n_under_way->fetch_add(1);
   for (const unisono::Work& work : works_) {
@@ -141,7 +141,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   const auto under_way = std::find_if(
       works_.begin(), works_.end(), [](const auto& work) { return !work.is_completed(); });
   std::optional<unisono::WaitMark> mark;
-  // With a limit it may go on to something else before.
+  // A wait with a limit is not marked as blocking, because the thread may continue with other work.
   if (deadline.is_never() && under_way != works_.end()) {
     mark.emplace(*under_way);
   }
@@ -165,7 +165,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   }
   const c10::intrusive_ptr<c10::ivalue::Future> future = future_;
   lock.unlock();
-  // Who has both may ask the future for its value now.
+  // A caller may read the future's value immediately after wait().
   if (future != nullptr) {
     future->wait();
   }
@@ -199,7 +199,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
     future_ = c10::make_intrusive<c10::ivalue::Future>(future_value(info_.outputs).type());
     has_ended = completed_;
   }
-  // Nothing is attached to it yet.
+  // No callback is attached yet, so the future can be completed on this thread.
   if (has_ended) {
     complete_future(future_);
   }

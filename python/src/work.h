@@ -21,39 +21,44 @@
 
 namespace unisono::python {
 
-/// What an operation is to PyTorch.
+/// Description of an operation for PyTorch.
 struct OperationInfo {
   c10d::OpType type;
-  const char* title;                    ///< As profiles name it: "unisono:all_reduce".
-  std::vector<at::Tensor> inputs = {};  ///< Whose shapes profiles show.
-  /// Several where a rank has several tensors with a list for each. All are result(), and their
-  /// future_value() is the future's.
+  const char* title;                    ///< Name in profiles: "unisono:all_reduce".
+  std::vector<at::Tensor> inputs = {};  ///< Profiles show the shapes of these tensors.
+  /// The lists of outputs; several lists if a rank has several tensors with a list for each.
+  /// result() returns all tensors, and the future holds future_value() of the lists.
   std::vector<std::vector<at::Tensor>> outputs = {};
   // Shared by a backend and its works.
   std::shared_ptr<FutureRunner> futures;
-  std::shared_ptr<std::atomic<int>> n_under_way;  ///< Operations.
+  std::shared_ptr<std::atomic<int>> n_under_way;  ///< Number of operations in flight.
 };
 
-/// What the future of an operation with these lists of outputs holds in PyTorch: the only list, or
-/// the list of lists.
+/// Returns the value of the future of an operation with these lists of outputs, as in PyTorch: the
+/// only list, or the list of lists.
 [[nodiscard]] at::IValue future_value(const std::vector<std::vector<at::Tensor>>& outputs);
 
-/// An operation in flight, as PyTorch sees it. It has ended when its results are in the tensors.
+/// An operation in flight, in the form of a c10d::Work. The operation is complete when its results
+/// are in the tensors.
+///
+/// Shared by the caller and the callbacks of the core's operations. Thread-safe. The operation's
+/// error is translated to PyTorch's exceptions and thrown by wait().
 class Work final : public c10d::Work {
  public:
   Work(int rank, OperationInfo info);
 
-  /// The operation is one of the core's, or several, which all go on when one fails.
+  /// The operation consists of one or several operations of the core. If an operation fails, the
+  /// others continue.
   void follow(std::vector<unisono::Work> works, Staging staging);
 
-  /// The operation is all of these together.
+  /// The operation consists of all these works.
   void follow(std::vector<c10::intrusive_ptr<Work>> works);
 
-  /// Something else ended the operation; null after success.
+  /// Completes the operation, with null for success.
   void end(std::exception_ptr error);
 
-  /// Throws RuntimeError when the time is up, which leaves the operation going on; 0 is for ever.
-  /// On the main thread, Ctrl-C ends it with KeyboardInterrupt.
+  /// Throws RuntimeError if the timeout expires; the operation continues then. 0 means no limit. On
+  /// the main thread, Ctrl-C ends the wait with KeyboardInterrupt.
   bool wait(std::chrono::milliseconds timeout) override;
 
   bool isCompleted() override;

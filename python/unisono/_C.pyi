@@ -8,14 +8,11 @@ import torch.distributed as dist
 def _hold_waiting_threads() -> None: ...
 
 class Options(dist.Backend.Options):
-    """What may be chosen for a group: pg_options of init_process_group() and new_group()."""
+    """Options of a group: pg_options of init_process_group() and new_group()."""
 
     algorithm: str
-    compression: str
 
-    def __init__(
-        self, *, timeout: timedelta = ..., algorithm: str = "auto", compression: str = "none"
-    ) -> None: ...
+    def __init__(self, *, timeout: timedelta = ..., algorithm: str = "auto") -> None: ...
 
 class Backend(dist.Backend):
     """A process group; torch.distributed makes it."""
@@ -33,9 +30,8 @@ class Backend(dist.Backend):
         parent_ranks: list[int] = [],
         parent: Backend | None = None,
     ) -> None: ...
-    def _give_up(self) -> None: ...
     @staticmethod
-    def _leave_all(backends: list[Backend]) -> None: ...
+    def _leave_all(backends: list[Backend], has_failed: bool) -> None: ...
 
 class _GlooBackend(dist.Backend):
     """PyTorch's Gloo, for tensors of any strides."""
@@ -50,16 +46,20 @@ def _move_buckets(
     backend: Backend, reducer: dist.Reducer, leaves_gradients_there: bool
 ) -> tuple[int, int, str]: ...
 
+class _Quantizer:
+    def __init__(self, backend: Backend, type: str) -> None: ...
+    def average(self, bucket: dist.GradBucket) -> None: ...
+
 class Store(dist.Store):
-    """A key-value service that processes meet through, as TCPStore; with a secret its clients and
-    its server prove that they know it.
+    """A key-value service for the rendezvous of processes, like TCPStore. If there is a secret,
+    clients and server authenticate each other with it.
 
-    Without `secret` it is the job's, as UNISONO_SECRET and the like have it, and there may be none
-    on loopback; with secret="" it speaks to TCPStore's servers and clients, too. `tls` is
-    UNISONO_TLS by default. The master serves until nobody in its process has the store any more.
+    `secret` defaults to the job's secret (UNISONO_SECRET, UNISONO_SECRET_FILE); on loopback none is
+    required. With secret="" the store also works with TCPStore's servers and clients. `tls`
+    defaults to UNISONO_TLS. The master serves until its process has released the store.
 
-    Raises DistStoreError when a wait's time is up, naming the keys that did not come,
-    DistNetworkError when the store can't be reached or is gone, ValueError. Threads may share it.
+    Raises DistStoreError if a wait times out, with the names of the missing keys, DistNetworkError
+    if the store can't be reached or its connection is lost, and ValueError. Thread-safe.
     """
 
     @property
@@ -80,13 +80,13 @@ class Store(dist.Store):
     ) -> None: ...
     def watch(self, key: str, on_change: Callable[[bytes | None, bytes | None], object]) -> Watch:
         """Calls the function with the key's value before and after each change, on a thread of the
-        store's, until the watch is closed or dropped."""
+        store, until the watch is closed or garbage-collected."""
 
 class Watch:
     """A key under observation."""
 
     def close(self) -> None:
-        """Once it returns, the function does not run any more. Not for the function itself."""
+        """Ends the calls: none runs after close() returns. The function must not call it."""
 
     def __enter__(self) -> Watch: ...
     def __exit__(
@@ -97,11 +97,11 @@ class Watch:
     ) -> None: ...
 
 class SlurmJob:
-    """What Slurm tells a task of its step and of itself, under the names that `idr_torch` has."""
+    """The Slurm variables of a task and its step, under the names of `idr_torch`."""
 
     @property
     def hostnames(self) -> list[str]:
-        """The step's nodes, the first task's first."""
+        """Nodes of the step; the first task's node comes first."""
 
     @property
     def size(self) -> int:
@@ -111,38 +111,38 @@ class SlurmJob:
     def rank(self) -> int: ...
     @property
     def local_rank(self) -> int:
-        """Among the tasks of the node."""
+        """Rank of the task among the tasks of its node."""
 
     @property
     def cpus_per_task(self) -> int:
-        """Cores that were asked for for each task; else this node's, shared out among its tasks."""
+        """Requested cores per task; without a request, this node's cores divided by its tasks."""
 
     @property
     def ntasks_per_node(self) -> int:
-        """As many as were asked for; else this node's; else the tasks shared out among nodes."""
+        """Requested tasks per node; else the tasks of this node; else tasks divided by nodes."""
 
     @property
     def tasks_of_nodes(self) -> list[int]:
-        """Of each node in the order of `hostnames`; empty where Slurm does not tell."""
+        """Tasks of each node, in the order of `hostnames`; empty if Slurm does not set them."""
 
     @property
     def gpu_ids(self) -> list[int]:
-        """On this node; empty where the job has none."""
+        """GPUs of the job on this node; empty without GPUs."""
 
     @property
     def master_addr(self) -> str:
-        """Where the ranks meet: `MASTER_ADDR`, or the first node."""
+        """Address of the rendezvous: `MASTER_ADDR`, or the first node."""
 
     @property
     def master_port(self) -> int:
-        """Where the ranks meet: `MASTER_PORT`, or a port from the numbers of job and step."""
+        """Port of the rendezvous: `MASTER_PORT`, or one derived from the job and step numbers."""
 
 def slurm_job() -> SlurmJob:
-    """Reads the variables of a task of srun, or of a batch script. Raises ValueError that names all
-    that is missing or wrong."""
+    """Reads the variables of a task of srun, or of a batch script. Raises ValueError with the names
+    of all missing or invalid variables."""
 
 class _RankMeeting:
-    """A process's place; what the other ranks need until all have met lives as long."""
+    """Rank and store of a process. Keeps alive what other ranks need during the rendezvous."""
 
     @property
     def store(self) -> Store: ...
@@ -159,8 +159,8 @@ def _has_agent_store() -> bool: ...
 def _close_watches() -> None: ...
 
 class _AtomicFile:
-    """A file that is there whole or not at all: in a `with`, at whose end it goes unless
-    commit() was called."""
+    """A file that is written completely or not at all. For `with`: at its end the file is
+    discarded unless commit() was called."""
 
     def __init__(self, path: str) -> None: ...
     def __enter__(self) -> _AtomicFile: ...

@@ -10,7 +10,8 @@ import torch
 from ._build_info import TORCH_VERSION as _TORCH_VERSION
 from ._build_info import VERSION as __version__
 
-# The module's symbols are those of one release of torch; another would fail with a riddle.
+# The extension uses the symbols of one torch release; another release would fail with an unclear
+# error.
 if torch.__version__.split("+")[0] != _TORCH_VERSION:
     raise ImportError(
         f"this unisono {__version__} was built for torch {_TORCH_VERSION}, but torch "
@@ -28,6 +29,9 @@ from ._sampler import ResumableSampler
 from ._spawn import spawn
 from ._tensor_files import CheckpointSaver, latest_checkpoint, load_state, save_state
 
+# The folder of an installed package, for CMAKE_PREFIX_PATH of C++ projects.
+cmake_prefix_path: str = __path__[0]
+
 __all__ = [
     "Backend",
     "CheckpointSaver",
@@ -40,6 +44,7 @@ __all__ = [
     "__version__",
     "check_can_save",
     "check_consistent",
+    "cmake_prefix_path",
     "ddp",
     "empty",
     "init_process_group",

@@ -1,4 +1,4 @@
-"""The backend "unisono", as torch.distributed makes and ends it."""
+"""Creation and shutdown of the backend "unisono" for torch.distributed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _leaving_process: int | None = None
 
 
 class Options(_C.Options):
-    """What may be chosen for a group: pg_options of init_process_group() and new_group().
+    """Options of a group: pg_options of init_process_group() and new_group().
 
-    engine="gloo" has PyTorch's own Gloo carry out the group's operations, to compare the two in one
+    With engine="gloo" PyTorch's own Gloo runs the group's operations, to compare the two in one
     program.
     """
 
@@ -33,10 +33,9 @@ class Options(_C.Options):
         *,
         timeout: timedelta = dist.default_pg_timeout,
         algorithm: str = "auto",
-        compression: str = "none",
         engine: str = "native",
     ) -> None:
-        super().__init__(timeout=timeout, algorithm=algorithm, compression=compression)
+        super().__init__(timeout=timeout, algorithm=algorithm)
         self.engine = engine
 
     @property
@@ -51,36 +50,35 @@ class Options(_C.Options):
 
 
 def _backend_of(group: dist.ProcessGroup) -> Backend | None:
-    """The group's backend for CPU tensors, if it is one of ours."""
+    """Returns the group's backend for CPU tensors if it is Unisono's, else None."""
     try:
         backend = group._get_backend(_CPU)
     except RuntimeError:
         return None
-    # TORCH_DISTRIBUTED_DEBUG=DETAIL puts a wrapper around it.
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps the backend.
     backend = getattr(backend, "wrapped_pg", backend)
     return backend if isinstance(backend, Backend) else None
 
 
 def _describe_backend(group: dist.ProcessGroup) -> str:
-    """What a group that is none of ours has for CPU tensors, for messages."""
+    """Returns the name of a foreign group's backend for CPU tensors, for messages."""
     name = dist.get_backend(group)
     return f"{name!r} with engine 'gloo'" if name == "unisono" else repr(name)
 
 
 def _parent_of(ranks: list[int]) -> Backend | None:
-    """The backend of the group of all, which the ranks of another group have met in already."""
+    """Returns the default group's backend, in which the ranks of a new group already met."""
     if not ranks or not dist.is_initialized():
         return None
     return _backend_of(dist.group.WORLD)
 
 
 def _options_for(plan: Any, given: _C.Options) -> _C.Options:
-    """What the group's options are, of its own: the given ones may be for several groups."""
+    """Returns a copy of the options for one group: several groups may share the given ones."""
     is_set = given._timeout != dist.default_pg_timeout
     options = _C.Options(
         timeout=given._timeout if is_set else plan.timeout,
         algorithm=given.algorithm,
-        compression=given.compression,
     )
     options.global_ranks_in_group = plan.global_ranks_in_group
     options.group_name = plan.group_id
@@ -88,14 +86,12 @@ def _options_for(plan: Any, given: _C.Options) -> _C.Options:
 
 
 def _create_gloo(plan: Any, options: _C.Options) -> dist.Backend:
-    """PyTorch's own Gloo, which meets in the same store. It gets contiguous tensors only."""
-    for name, default in (("algorithm", "auto"), ("compression", "none")):
-        value = getattr(options, name)
-        if value != default:
-            raise ValueError(
-                f"unisono.Options: {name}={value!r} is for the native engine; leave it out, or "
-                "engine='gloo'"
-            )
+    """Creates PyTorch's own Gloo with the same store. It gets contiguous tensors only."""
+    if options.algorithm != "auto":
+        raise ValueError(
+            f"unisono.Options: algorithm={options.algorithm!r} is for the native engine; leave it "
+            "out, or engine='gloo'"
+        )
     if not dist.is_gloo_available():
         raise RuntimeError(
             "unisono.Options: engine='gloo' needs PyTorch's Gloo, and this PyTorch was built "
@@ -109,9 +105,9 @@ def _create_gloo(plan: Any, options: _C.Options) -> dist.Backend:
 
 
 def _create(plan: Any, given: dist.Backend.Options | None) -> dist.Backend:
-    """Makes a group's backend: what torch.distributed calls."""
+    """Creates a group's backend. Called by torch.distributed."""
     _leave_all_at_end()
-    # Those of another kind are for the backend of another device.
+    # Options of another type belong to the backend of another device.
     chosen = given if isinstance(given, _C.Options) else Options()
     options = _options_for(plan, chosen)
     if getattr(chosen, "engine", "native") == "gloo":
@@ -129,7 +125,7 @@ def _create(plan: Any, given: dist.Backend.Options | None) -> dist.Backend:
 
 
 def _has_failed() -> bool:
-    """Whether an exception ends the program, or the process of multiprocessing."""
+    """Returns whether an exception ends the program or the multiprocessing process."""
     error = sys.exc_info()[1]
     if isinstance(error, SystemExit):
         return error.code not in (None, 0)
@@ -137,7 +133,7 @@ def _has_failed() -> bool:
 
 
 def _leave_all_at_end() -> None:
-    """Once in each process. One that multiprocessing has forked ends without atexit."""
+    """Registers the exit handler, once per process: forked children skip atexit."""
     global _leaving_process
     if multiprocessing.parent_process() is not None and _leaving_process != os.getpid():
         _leaving_process = os.getpid()
@@ -145,17 +141,13 @@ def _leave_all_at_end() -> None:
 
 
 def _leave_all() -> None:
-    """Ends the groups while Python still runs: their threads may need it for a callback."""
+    """Closes all groups while Python still runs: their threads may call back into it."""
     if not dist.is_initialized():
         return
     found = map(_backend_of, dist.distributed_c10d._world.pg_map)
     backends = [backend for backend in found if backend is not None]
     _hold_waiting_threads()
-    # The launcher waits for the end of a program that has failed.
-    if _has_failed():
-        for backend in backends:
-            backend._give_up()
-    Backend._leave_all(backends)
+    Backend._leave_all(backends, _has_failed())
 
 
 def init_process_group(

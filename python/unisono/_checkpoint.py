@@ -1,4 +1,4 @@
-"""Checkpoints that all ranks agree on, and whether ranks agree at all."""
+"""Checkpoints shared by all ranks, and checks that ranks hold equal values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Tensors = torch.nn.Module | Mapping[str, torch.Tensor] | Iterable[torch.Tensor]
 
 
 class _Writer(io.RawIOBase):
-    """An _AtomicFile as torch.save() writes to it."""
+    """An _AtomicFile as a file object for torch.save()."""
 
     def __init__(self, file: _AtomicFile) -> None:
         self._file = file
@@ -38,7 +38,7 @@ class _Writer(io.RawIOBase):
 
 
 def _group_of(who: str, group: dist.ProcessGroup | None) -> Backend | None:
-    """The group's backend; None where this process is a job by itself."""
+    """Returns the group's backend, or None if this process is a job by itself."""
     if group is None and not (dist.is_available() and dist.is_initialized()):
         return None
     if group is dist.GroupMember.NON_GROUP_MEMBER:
@@ -56,7 +56,7 @@ def _group_of(who: str, group: dist.ProcessGroup | None) -> Backend | None:
 
 
 def _share(backend: Backend | None, problem: str | None) -> None:
-    """Raises RuntimeError on every rank if rank 0 has a problem."""
+    """Raises RuntimeError on every rank if rank 0 passes a problem."""
     if backend is not None:
         _share_outcome(backend, problem)
     elif problem is not None:
@@ -66,12 +66,12 @@ def _share(backend: Backend | None, problem: str | None) -> None:
 def _save_on_rank_0(
     backend: Backend | None, path: str | os.PathLike[str], save: Callable[[str], None]
 ) -> None:
-    """Calls save(path) on rank 0; its error comes to every rank."""
+    """Calls save(path) on rank 0, and raises its error on every rank."""
     if backend is None or backend.rank() == 0:
         try:
             save(os.fsdecode(path))
         except BaseException as error:
-            # The others wait for the outcome, whatever it is.
+            # The other ranks wait for the outcome, so every exception must be shared.
             text = str(error) or type(error).__name__
             is_named = path is not None and str(path) in text
             try:
@@ -86,13 +86,13 @@ def _save_on_rank_0(
 def save_checkpoint(
     obj: object, path: str | os.PathLike[str], group: dist.ProcessGroup | None = None
 ) -> None:
-    """torch.save() of rank 0's object: a file that is there whole or not at all, and replaces an
-    older one only when it is whole and on the disk.
+    """Writes rank 0's object by torch.save(), atomically: the file replaces an older one only when
+    it is complete and on the disk.
 
-    A collective operation of the group, or of this process alone where there is none; what other
-    ranks pass as `obj` is ignored. When it returns the file is there. Raises RuntimeError, on every
-    rank the same, which names the path and the reason; then no part of a file is left. Other ranks
-    wait for rank 0 at most until the group's timeout.
+    A collective operation of the group, or of this process alone without a group; `obj` of other
+    ranks is ignored. The file exists when the call returns. Raises the same RuntimeError on every
+    rank, with the path and the reason; then no partial file is left. Other ranks wait for rank 0 at
+    most until the group's timeout.
     """
 
     def save(path: str) -> None:
@@ -104,8 +104,8 @@ def save_checkpoint(
 
 
 def check_can_save(path: str | os.PathLike[str], group: dist.ProcessGroup | None = None) -> None:
-    """Raises now, on every rank, what save_checkpoint() would find out after the training: a folder
-    that is missing or can't be written. A collective operation; leaves no file."""
+    """Raises an error on every rank if save_checkpoint() would fail: the folder is missing or can't
+    be written. A collective operation; leaves no file."""
 
     def try_it(path: str) -> None:
         with _AtomicFile(path):
@@ -115,7 +115,7 @@ def check_can_save(path: str | os.PathLike[str], group: dist.ProcessGroup | None
 
 
 def _describe(file: BinaryIO) -> str:
-    """How long the file is, and its hash."""
+    """Returns the size of the file and its hash, as text."""
     n_bytes, value = 0, 0
     while chunk := file.read(_CHUNK_BYTES):
         n_bytes += len(chunk)
@@ -130,11 +130,12 @@ def load_checkpoint(
     weights_only: bool = True,
     group: dist.ProcessGroup | None = None,
 ) -> Any:
-    """What torch.load() makes of the file, on every rank, which all have read the same bytes.
+    """Loads the file by torch.load() on every rank, and checks that all ranks read the same bytes.
 
-    A collective operation of the group, or of this process alone where there is none. Raises
-    DistBackendError on every rank if files differ, or some ranks can't read theirs, which it names;
-    what open() raises if all fail alike. Reads the file twice: for the hash, then to load it.
+    A collective operation of the group, or of this process alone without a group. Raises
+    DistBackendError on every rank if files differ, or if some ranks can't read theirs, with their
+    names; the error of open() if all ranks fail alike. Reads the file twice: for the hash, then to
+    load it.
     """
     backend = _group_of("load_checkpoint", group)
     if backend is None:
@@ -142,11 +143,12 @@ def load_checkpoint(
     problem = None
     with contextlib.ExitStack() as stack:
         try:
-            # A file that is replaced meanwhile stays the same for whom has it open.
+            # An open file keeps its contents even if the path is replaced in the meantime.
             file = stack.enter_context(open(os.fsdecode(path), "rb"))
             value = _describe(file)
         except (OSError, TypeError) as error:
-            # The others wait for the comparison.
+            # The other ranks wait for the comparison, so this rank takes part with the failure as
+            # its value.
             reason = getattr(error, "strerror", None) or error
             problem, value = error, f"unreadable ({reason})"
         _check_same_value(backend, f"load_checkpoint {path}", "the file", value)
@@ -173,20 +175,21 @@ def _named_tensors(tensors: _Tensors) -> list[tuple[str, torch.Tensor]]:
 
 
 def check_consistent(tensors: _Tensors, group: dist.ProcessGroup | None = None) -> None:
-    """Returns where all ranks have the same parameters and buffers, or tensors, bit for bit.
+    """Checks that all ranks have the same parameters and buffers, or tensors, bit for bit.
 
-    Else raises DistBackendError on every rank, which names the first that a rank has otherwise than
-    rank 0, its types, shapes and hashes, and the two ranks. A collective operation of the group; of
-    a process alone it is true. Takes a module, tensors under names, or tensors, all dense and in
-    CPU memory: what is none raises TypeError, or RuntimeError, if all ranks have it, and else is a
-    difference. Costs a pass over the bytes and 16 bytes sent.
+    If not, raises DistBackendError on every rank, with the name, types, shapes and hashes of the
+    first tensor that differs from rank 0's, and the two ranks. A collective operation of the group;
+    a single process always passes. Takes a module, tensors under names, or tensors, all dense and
+    in CPU memory. Other values raise TypeError or RuntimeError if all ranks pass them, and count as
+    a difference otherwise. Cost: a pass over the bytes, and 16 bytes sent.
     """
     who = "check_consistent"
     backend = _group_of(who, group)
     try:
         named = _named_tensors(tensors)
     except Exception as error:
-        # The others wait for the comparison.
+        # The other ranks wait for the comparison, so this rank takes part with the failure as its
+        # value.
         if backend is not None:
             reason = str(error).removeprefix(f"{who}: ") or type(error).__name__
             _check_same_value(backend, who, "no tensors", reason)

@@ -12,7 +12,7 @@ from ._backend import _backend_of, _describe_backend
 
 
 def backend_for(group: dist.ProcessGroup | None, who: str) -> _C.Backend:
-    """Our backend of the group, by default of the group of all; `who` asks for it."""
+    """Returns the group's Unisono backend, by default the default group's. `who`: the caller."""
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise ValueError(f"{who}: there is no process group: call init_process_group() before")
@@ -30,16 +30,16 @@ def empty(
     dtype: torch.dtype | None = None,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """A tensor of zeros in symmetric memory: the ranks of a node map it, and operations of the
-    group's job take it as it lies, without a copy. A local call.
+    """Returns a tensor of zeros in symmetric memory: the ranks of a node map it, and operations of
+    the group's job use it in place, without a copy. A local call.
 
-    It outlives the group. A child of fork() can't touch it. Raises RuntimeError where the arena
-    (UNISONO_ARENA_BYTES) has no room.
+    The tensor outlives the group. A child of fork() can't access it. Raises RuntimeError if the
+    arena (UNISONO_ARENA_BYTES) has no room.
     """
     sizes = [shape] if isinstance(shape, int) else list(shape)
     return _C._empty(backend_for(group, "unisono.empty"), sizes, dtype or torch.get_default_dtype())
 
 
 def is_symmetric(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> bool:
-    """Whether the tensor is contiguous and lies in symmetric memory of the group's job."""
+    """Returns whether the tensor is contiguous and in symmetric memory of the group's job."""
     return _C._is_symmetric(backend_for(group, "unisono.is_symmetric"), tensor)

@@ -1,4 +1,4 @@
-"""Starts the program `unisono` that the package brings."""
+"""Starts the program `unisono` of the package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PROGRAM = Path(__file__).parent / "bin" / "unisono"
 
 
 def main() -> None:
-    """Becomes the program."""
+    """Replaces this process by the program."""
     try:
         os.execv(PROGRAM, [str(PROGRAM), *sys.argv[1:]])
     except OSError as error:

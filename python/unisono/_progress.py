@@ -1,4 +1,4 @@
-"""How far a training is: on a terminal, in lines, for programs and in TensorBoard."""
+"""Progress of a training: on a terminal, in lines, for programs and in TensorBoard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._C import _Progress
 
 
 class Progress:
-    """Says how far a training is, and how fast, on rank 0: a bar with rate and time left on a
+    """Reports progress and rate of a training on rank 0: a bar with rate and time left on a
     terminal, else lines; lines of JSON; event files of TensorBoard, which need no TensorBoard here.
 
         with unisono.Progress(total=n_steps, tensorboard="runs/mnist") as progress:
@@ -22,9 +22,9 @@ class Progress:
                 ...
                 progress.step({"loss": loss}, samples=len(images) * dist.get_world_size())
 
-    Values are this rank's, numbers or tensors of one element: average them first where they are to
-    be all ranks'. What can't be written any more (a full disk, a reader that is gone) is a warning,
-    and the training goes on. Ranks that don't report return at once. One thread at a time.
+    Values are numbers or tensors of one element, of this rank: average them over the ranks first if
+    needed. A failed write (a full disk, a closed pipe) is a warning, and the training continues.
+    Ranks that don't report return at once. Not thread-safe.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Progress:
         record_every: int = 1,
         all_ranks: bool = False,
     ) -> None:
-        """`total`: steps of the whole training, 0 if it is not known; `start`: those made before.
+        """`total`: steps of the whole training, 0 if unknown; `start`: steps made before.
         `format` is auto (a bar on a terminal, else lines), lines, json or none. Lines go to the
         file descriptor `fd`, at least `interval` seconds apart. `json_file` gets a line of JSON,
         and the folder `tensorboard` an event, for every `record_every`-th step. With `all_ranks`
         every rank reports. The rank is that in the default process group, if there is one.
 
-        Raises RuntimeError for options that make no sense, and files that can't be written.
+        Raises RuntimeError for invalid options, and for files that can't be written.
         """
         has_group = dist.is_available() and dist.is_initialized()
         self._core = _Progress(
@@ -68,32 +68,32 @@ class Progress:
         )
 
     def step(self, values: Mapping[str, SupportsFloat] | None = None, samples: int = 0) -> None:
-        """A step was made, with so many samples; of all ranks, if the rate is to be."""
+        """Reports a step. `samples`: its samples, of all ranks for a rate over all ranks."""
         self._core.step(_as_pairs(values), samples)
 
     def record(self, values: Mapping[str, SupportsFloat]) -> None:
-        """Values of the training as it is, such as the accuracy after an epoch."""
+        """Reports values without a step, such as the accuracy after an epoch."""
         self._core.record(_as_pairs(values))
 
     def set_title(self, title: str) -> None:
-        """What lines begin with from now on, such as "epoch 2/3"."""
+        """Sets the beginning of the following lines, such as "epoch 2/3"."""
         self._core.set_title(title)
 
     def print(self, line: str) -> None:
-        """A line of your own, which does not disturb the bar."""
+        """Prints a line above the bar."""
         self._core.print(line)
 
     def clear(self) -> None:
-        """Takes the bar away until the next step: where other ranks print."""
+        """Removes the bar until the next step, for output of other ranks."""
         self._core.clear()
 
     @property
     def n_steps(self) -> int:
-        """Steps of the training so far."""
+        """Number of steps of the training so far."""
         return self._core.n_steps()
 
     def finish(self) -> None:
-        """Shows a last line with the mean rate. What comes later is not reported."""
+        """Prints a last line with the mean rate. Later calls report nothing."""
         self._core.finish()
 
     def __enter__(self) -> Progress:

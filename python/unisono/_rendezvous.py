@@ -1,4 +1,4 @@
-"""How ranks meet: the scheme unisono://, and what torch's own schemes leave out."""
+"""Rendezvous: the scheme unisono://, and additions to torch's own schemes."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from ._C import (
 
 _Places = Iterator[tuple[dist.Store, int, int]]
 
-# Where unisono.spawn() serves the store, if it started this process.
+# Port of the store that unisono.spawn() serves, if unisono.spawn() started this process.
 spawned_port: str | None = None
 
 
 def _number(url: str, name: str, values: dict[str, list[str]]) -> int:
-    """Takes the number out of a query; -1 where it is not given."""
+    """Removes a number from a query and returns it; -1 if it is not given."""
     text = values.pop(name, ["-1"])[0]
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f'init_method "{url}": {name}={text} is no whole number') from None
+        raise ValueError(f'init_method "{url}": {name}={text} is not a whole number') from None
 
 
 def _method(parts: SplitResult) -> str:
-    """The core's name of the scheme that the parts of a unisono:// stand for."""
+    """Returns the core's name of the scheme of a URL unisono://."""
     if parts.scheme != "unisono":
         return parts.scheme
     if parts.netloc:
@@ -48,7 +48,7 @@ def _method(parts: SplitResult) -> str:
 
 
 def _meet(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> _Places:
-    """The place that the core finds."""
+    """Returns store, rank and world size, as found by the core."""
     parts = urlsplit(url)
     values = parse_qs(parts.query, keep_blank_values=True)
     rank, world_size = (_number(url, name, values) for name in ("rank", "world_size"))
@@ -58,7 +58,7 @@ def _meet(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> _Place
     rest = "&".join(item for item in parts.query.split("&") if item.partition("=")[0] in values)
     method = f"{_method(parts)}://{parts.netloc}{parts.path}" + (f"?{rest}" if rest else "")
     meeting = _meet_ranks(method=method, rank=rank, world_size=world_size, timeout=timeout)
-    # What the other ranks need lives as long as the meeting: until torch has made the group.
+    # The meeting keeps alive the objects that other ranks need, until torch has created the group.
     yield meeting.store, meeting.rank, meeting.world_size
     raise RuntimeError(f"ranks can't meet again at {url}: call init_process_group() again")
 
@@ -68,20 +68,20 @@ def _torch_expects_one() -> bool:
 
 
 def _has_launchers_store() -> bool:
-    """Whether unisono.spawn(), `unisono run` or torchrun serves the store at MASTER_PORT."""
+    """Returns whether spawn(), `unisono run` or torchrun serves the store at MASTER_PORT."""
     if spawned_port is None:
         return _has_agent_store()
     return _torch_expects_one() and os.environ.get("MASTER_PORT") == spawned_port
 
 
 def _is_store_plain() -> bool:
-    """Whether torchrun or unisono.spawn() serves the store, to torch's own clients."""
+    """Returns whether torchrun or unisono.spawn() serves the store to torch's own clients."""
     is_torchruns = _elastic_launcher() == "torchrun"
     return _has_launchers_store() and (spawned_port is not None or is_torchruns)
 
 
 def _left_to_launcher(url: str) -> str:
-    """The URL without rank 0 of 0, which programs of MPI give, where a launcher knows better."""
+    """Removes rank 0 of 0, as MPI programs pass it, from the URL if a launcher sets the rank."""
     query = dict(parse_qsl(urlsplit(url).query))
     is_known = os.environ.get("WORLD_SIZE") or _launcher_name()
     if (query.get("rank"), query.get("world_size")) != ("0", "0") or not is_known:
@@ -102,18 +102,18 @@ def _names(url: str) -> set[str]:
 
 
 def _is_env_complete(url: str) -> bool:
-    """Whether variables of torchrun's say all."""
+    """Returns whether torchrun's variables are complete."""
     given = _names(url) | {name.lower() for name, value in os.environ.items() if value}
     return {"rank", "world_size", "master_addr", "master_port"} <= given
 
 
 def _has_env_all(url: str) -> bool:
-    """The same; or no launcher has set others."""
+    """Returns whether torchrun's variables are complete, or no launcher has set others."""
     return _is_env_complete(url) or not _launcher_name()
 
 
 def _is_at_host(url: str) -> bool:
-    """Whether rank 0 is at the address, and no multicast group."""
+    """Returns whether the address is rank 0's, not a multicast group."""
     try:
         return not ipaddress.ip_address(urlsplit(url).hostname or "").is_multicast
     except ValueError:
@@ -126,7 +126,7 @@ def _has_file_rank(url: str) -> bool:
 
 
 def _is_rank_below_world_size(url: str) -> bool:
-    """True, too, where torch has a word for what is wrong or missing."""
+    """Returns False for a rank outside the world; True also where torch reports the error."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     variables = os.environ if parts.scheme == "env" else {}
@@ -136,18 +136,18 @@ def _is_rank_below_world_size(url: str) -> bool:
         )
     except ValueError:
         return True
-    # So torch asks for a store without a world size.
+    # torch passes -1 to request a store without a world size.
     return query.get("world_size") == "-1" or 0 <= rank < world_size
 
 
 def _is_host_possible(url: str) -> bool:
-    """Whether a machine can be at the address; torch would try it until the time is up."""
+    """Returns whether the host is valid; torch would try an invalid one until the timeout."""
     host = re.sub(r":\d*$", "", urlsplit(url).netloc) or os.environ.get("MASTER_ADDR")
     return host is None or not _describe_host_fault(host)
 
 
 def _is_nobodys(url: str) -> bool:
-    """Whether torch would wait for a launcher's store at a place that the program has chosen."""
+    """Returns whether torch would wait for a launcher's store at the program's own address."""
     parts = urlsplit(url)
     is_elsewhere = parts.scheme == "tcp" and str(parts.port) != os.environ.get("MASTER_PORT")
     return _torch_expects_one() and (is_elsewhere or not _has_launchers_store())
@@ -157,8 +157,8 @@ _INIT = inspect.unwrap(dist.init_process_group).__code__
 
 
 def _is_for_ours() -> bool:
-    """Whether init_process_group() is about to make a group of our backend, which it does not say:
-    programs with other backends have torch's ways as they are."""
+    """Returns whether init_process_group() is creating a group of our backend, found in its frame:
+    programs with other backends keep torch's own rendezvous."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not _INIT:
         frame = frame.f_back
@@ -171,7 +171,7 @@ _SUFFICES = {"env": _has_env_all, "tcp": _is_at_host, "file": _has_file_rank}
 
 
 def _extended(scheme: str, suffices: Callable[[str], bool]) -> Callable[..., _Places]:
-    """torch's own way, where that suffices, and the core's elsewhere."""
+    """Returns a handler: torch's own where that suffices, else the core's."""
 
     def handler(url: str, **options: Any) -> _Places:
         is_torchs = True
@@ -179,7 +179,7 @@ def _extended(scheme: str, suffices: Callable[[str], bool]) -> Callable[..., _Pl
             url = _left_to_launcher(url) if scheme == "env" else url
             is_torchs = _is_rank_below_world_size(url) and not _is_nobodys(url)
             is_torchs = is_torchs and _is_host_possible(url)
-            # Of what is missing torch names one variable.
+            # torch names only the first missing variable; the core names all.
             is_torchs = is_torchs and (scheme != "env" or _is_env_complete(url))
         is_torchs = is_torchs and suffices(url)
         yield from (_TORCHS[scheme] if is_torchs else _meet)(url, **options)
@@ -188,7 +188,7 @@ def _extended(scheme: str, suffices: Callable[[str], bool]) -> Callable[..., _Pl
 
 
 def register() -> None:
-    """Makes these ways known to torch; once."""
+    """Registers the handlers with torch. Called once."""
     for scheme, suffices in _SUFFICES.items():
         _rendezvous_handlers[scheme] = _extended(scheme, suffices)
     register_rendezvous_handler("unisono", _unisono)

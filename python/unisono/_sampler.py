@@ -1,4 +1,4 @@
-"""A sampler whose job can be stopped, and gone on with by another number of ranks."""
+"""A sampler for jobs that are stopped and resumed, also with another number of ranks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ _FIELDS = ("epoch", "n_consumed", "dataset_size", "seed", "shuffle")
 
 
 class ResumableSampler(Sampler[int]):
-    """Deals a data set's indices to the ranks of a job, as DistributedSampler of torch does, and
-    goes on in the middle of an epoch with any number of ranks and any size of batches.
+    """Distributes a data set's indices over the ranks of a job, like torch's DistributedSampler,
+    and resumes in the middle of an epoch with any number of ranks and any batch size.
 
-    The training loop says with advance() what it has consumed. What is left of the epoch is dealt
-    to the ranks that there are; no sample twice, and none left out, but at the epoch's end, where
-    fewer are left than there are ranks: the first ones of the epoch fill them up, or with
-    `drop_last` they are left out.
+    The training loop reports consumed samples with advance(). The rest of the epoch is distributed
+    over the current ranks: each sample once. If fewer samples than ranks are left at the epoch's
+    end, the first samples of the epoch fill the gap, or the rest is dropped (`drop_last`).
 
     All ranks consume equally many samples. Wrong arguments raise RuntimeError. Not thread-safe.
     """
@@ -34,8 +33,8 @@ class ResumableSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        """The sampler at the start of epoch 0. Without `num_replicas` and `rank` those of the
-        default process group count, or one rank where there is none."""
+        """Creates a sampler at the start of epoch 0. `num_replicas` and `rank` default to those of
+        the default process group, or to a single rank without a group."""
         has_group = dist.is_available() and dist.is_initialized()
         if num_replicas is None:
             num_replicas = dist.get_world_size() if has_group else 1
@@ -48,34 +47,34 @@ class ResumableSampler(Sampler[int]):
         return self._core.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of the epoch; in that epoch already, it stays where it is."""
+        """Moves to the start of the epoch. No effect if the sampler is in that epoch already."""
         self._core.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[int]:
-        """What this rank still gets of the epoch. It consumes nothing, as a loader's workers take
-        indices ahead.
+        """Yields this rank's remaining indices of the epoch. Does not consume them, because a
+        loader's workers fetch indices ahead.
 
-        Raises RuntimeError where advance() has come to the epoch's end without a set_epoch(); once
-        after load_state_dict() of an epoch's end it is empty instead.
+        Raises RuntimeError if advance() has reached the epoch's end without a set_epoch(). After
+        load_state_dict() of an epoch's end, the first iteration is empty instead.
         """
         return iter(self._core.indices())
 
     def __len__(self) -> int:
-        """Indices that this rank still gets of the epoch: a loader's length is that of the rest."""
+        """Number of this rank's remaining indices of the epoch; also the length of a loader."""
         return self._core.num_samples()
 
     def advance(self, n_samples: int) -> None:
-        """This rank has consumed its next `n_samples`, the length of a batch say, and the other
-        ranks as many of theirs. Raises RuntimeError if so many are not left."""
+        """Marks the next `n_samples` of this rank as consumed, for example a batch, and as many on
+        the other ranks. Raises RuntimeError if fewer are left."""
         self._core.advance(n_samples)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the job is: numbers to save, equal on all ranks that have advanced equally far."""
+        """Returns the position as numbers to save; equal on ranks that advanced equally far."""
         return {name: getattr(self._core.state, name) for name in _FIELDS}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Goes to where the job was whose state it is; the state's seed and shuffle count from now
-        on. Raises RuntimeError if it is of a data set of another size, or of no sampler."""
+        """Moves to the position of the state; its seed and shuffle replace those of the sampler.
+        Raises RuntimeError for another data set size, or if it is not a sampler's state."""
         problem = ""
         if set(state_dict) != set(_FIELDS):
             problem = f"it has {sorted(map(str, state_dict))} instead of {sorted(_FIELDS)}"
@@ -86,7 +85,6 @@ class ResumableSampler(Sampler[int]):
                     problem = f"{name!r} is {state_dict[name]!r}, not of type {expected.__name__}"
         if problem:
             raise RuntimeError(
-                "ResumableSampler: load_state_dict() needs what state_dict() has returned; "
-                + problem
+                "ResumableSampler: load_state_dict() needs a state from state_dict(); " + problem
             )
         self._core.load_state(_SamplerState(**state_dict))

@@ -23,7 +23,7 @@ _SECONDS_TO_END = 30.0
 
 
 def _environment(rank: int, n_ranks: int, port: int) -> dict[str, str]:
-    """What `unisono run` would set: none of a launcher's that started the parent stays."""
+    """Returns the variables that `unisono run` sets, without those of the parent's launcher."""
     return {
         "MASTER_ADDR": _HOST,
         "MASTER_PORT": str(port),
@@ -44,14 +44,15 @@ def _environment(rank: int, n_ranks: int, port: int) -> dict[str, str]:
 
 
 def _end_with(rank: int, parent: Any) -> None:
-    """torch interrupts a rank whose parent is gone; one that goes on regardless is killed."""
+    """Kills a rank that continues after its parent has ended and torch has interrupted it."""
     parent.join()
     time.sleep(_SECONDS_TO_END)
     line = (
         f"unisono.spawn: SIGKILL for rank {rank}, which had not ended {_SECONDS_TO_END:g} s after "
         "the process that started it\n"
     )
-    # Past sys.stderr, whose lock a rank that hangs may hold, and unless nobody reads.
+    # Bypasses sys.stderr, because a hung rank may hold the lock of sys.stderr. Skips the message if
+    # the write would block.
     with contextlib.suppress(OSError):
         if select.select([], [2], [], 0)[1]:
             os.write(2, line.encode())
@@ -61,7 +62,7 @@ def _end_with(rank: int, parent: Any) -> None:
 def _run_rank(
     rank: int, fn: Callable[..., object], args: tuple[Any, ...], n_ranks: int, port: int
 ) -> None:
-    """In the rank's process: fn(rank, *args), in the environment of a rank."""
+    """Calls fn(rank, *args) in the rank's process, with the environment of a rank."""
     parent = multiprocessing.parent_process()
     threading.Thread(target=_end_with, args=(rank, parent), daemon=True).start()
     os.environ.update(_environment(rank, n_ranks, port))
@@ -79,19 +80,19 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> torch.multiprocessing.ProcessContext | None:
-    """torch.multiprocessing.spawn(), whose processes are the ranks of a job on this machine.
+    """Starts the ranks of a job on this machine by torch.multiprocessing.spawn().
 
     Runs fn(rank, *args) in `nprocs` new processes. There, init_process_group("unisono") needs no
-    further argument. The first rank to fail ends the others, and is raised as
+    further argument. The first rank that fails ends the others, and its error is raised as
     torch.multiprocessing.ProcessRaisedException, with its traceback, or ProcessExitedException.
 
-    With join=False it returns at once, what torch's function returns: its join() does the rest, and
-    the ranks can meet for as long as it lives. Ranks end when this process does, however it ends.
-    The ranks share this process's cores, unless OMP_NUM_THREADS is set.
+    With join=False it returns torch's context at once; call its join() to wait. The ranks can meet
+    as long as the context lives. Ranks end with this process, however it ends. The ranks share this
+    process's cores, unless OMP_NUM_THREADS is set.
 
-    Raises TypeError where args is no tuple or list, ValueError for fewer than one process. `fn`
-    must be found by its module and name, and a script must call spawn() under
-    `if __name__ == "__main__":`, as the processes import it.
+    Raises TypeError if args is not a tuple or list, ValueError for fewer than one process. `fn`
+    must be importable by its module and name, and a script must call spawn() under
+    `if __name__ == "__main__":`, because the processes import it.
     """
     if not isinstance(args, (tuple, list)):
         raise TypeError(
@@ -100,7 +101,8 @@ def spawn(
         )
     if nprocs < 1:
         raise ValueError(f"unisono.spawn: nprocs={nprocs}, but a job has at least one process")
-    # Plain, as torch's own clients meet in it, too; nobody reaches it from another machine.
+    # A plain store, because torch's own clients connect to this store as well. Bound to loopback,
+    # so other machines cannot connect.
     store = Store(_HOST, 0, is_master=True, secret="", tls=False)
     context = torch.multiprocessing.start_processes(
         _run_rank, (fn, tuple(args), nprocs, store.port), nprocs, join, daemon, start_method

@@ -17,7 +17,7 @@ _State = Mapping[str, "torch.Tensor | int | float"]
 
 
 def _tensors(who: str, state: _State) -> dict[str, torch.Tensor]:
-    """The state as tensors in CPU memory; numbers become tensors of no axes."""
+    """Returns the state as tensors in CPU memory; numbers become tensors without axes."""
     tensors = {}
     for name, value in state.items():
         if isinstance(value, (bool, int, float)):
@@ -42,7 +42,7 @@ def _tensors(who: str, state: _State) -> dict[str, torch.Tensor]:
 def _to_save(
     who: str, step: int, state: _State, own: _State | None
 ) -> tuple[int, dict[str, torch.Tensor], dict[str, torch.Tensor], str | None]:
-    """The arguments, and what is wrong with them: the other ranks wait, and are told, too."""
+    """Returns the arguments, and their problem, which is shared with the waiting other ranks."""
     try:
         return operator.index(step), _tensors(who, state), _tensors(who, own or {}), None
     except Exception as error:
@@ -53,10 +53,10 @@ def _to_save(
 
 
 def save_state(state: _State, path: str | os.PathLike[str]) -> None:
-    """Writes a state_dict into one safetensors file, which is there whole or not at all.
+    """Writes a state_dict atomically into one safetensors file.
 
-    A call of this process alone. Raises RuntimeError for tensors that the format lacks,
-    DistBackendError where the file can't be written.
+    A local call. Raises RuntimeError for tensors that the format does not support,
+    DistBackendError if the file can't be written.
     """
     _save_state(os.fsdecode(path), _tensors("save_state", state))
 
@@ -64,12 +64,13 @@ def save_state(state: _State, path: str | os.PathLike[str]) -> None:
 def load_state(
     path: str | os.PathLike[str], group: dist.ProcessGroup | None = None
 ) -> dict[str, torch.Tensor]:
-    """All tensors of a safetensors file, of the folder of a checkpoint, this library's or of
-    torch.distributed.checkpoint's HuggingFaceStorageWriter, or of latest_checkpoint() in a folder.
+    """Returns all tensors of a safetensors file, of a checkpoint's folder, written by this library
+    or by torch.distributed.checkpoint's HuggingFaceStorageWriter, or of latest_checkpoint() in a
+    folder.
 
-    Any number of ranks load what any number has saved. With a group it is a collective operation:
-    all ranks load the checkpoint that rank 0 finds. Without a group it is a call of this process
-    alone. Raises DistBackendError, which names the file, for what is missing, truncated or damaged.
+    The number of ranks may differ from the one that saved. With a group it is a collective
+    operation: all ranks load the checkpoint that rank 0 finds. Without a group it is a local call.
+    Raises DistBackendError, which names the file, if it is missing, truncated or damaged.
     """
     return _load_state(os.fsdecode(path), _optional_group("load_state", group))
 
@@ -79,27 +80,27 @@ def latest_checkpoint(
     allow_older: bool = True,
     group: dist.ProcessGroup | None = None,
 ) -> str | None:
-    """The folder of the latest checkpoint that a CheckpointSaver has saved there; None before.
+    """Returns the folder of a CheckpointSaver's latest checkpoint in `folder`; None without one.
 
-    If the latest one is not whole, the newest whole one is taken, and a line of the log names
-    those that were passed over and why; with `allow_older=False` this is an error. Reads all bytes
-    of the checkpoint. With a group it is a collective operation: the ranks share that work, and
-    all return the same folder. Raises DistBackendError if there are checkpoints and none is whole.
+    If the latest one is incomplete, returns the newest complete one, and logs the skipped ones with
+    the reasons; with `allow_older=False` this is an error. Reads all bytes of the checkpoint. With
+    a group it is a collective operation: the ranks share the work, and all return the same folder.
+    Raises DistBackendError if there are checkpoints and none is complete.
     """
     backend = _optional_group("latest_checkpoint", group)
     return _latest_checkpoint(os.fsdecode(folder), allow_older, backend)
 
 
 def _optional_group(who: str, group: dist.ProcessGroup | None) -> Backend | None:
-    """The group's backend; None for a call of this process alone."""
+    """Returns the group's backend; None for a local call."""
     return None if group is None else _group_of(who, group)
 
 
 class CheckpointSaver:
-    """Saves checkpoints of a training in one folder, which all ranks reach: a file per rank, in a
-    folder that appears whole or not at all. PyTorch's HuggingFaceStorageReader loads them, too.
+    """Saves checkpoints of a training in one folder that all ranks can access: a file per rank, in
+    a folder that is created atomically. PyTorch's HuggingFaceStorageReader can load them.
 
-    Making one, and its members, are collective operations of the group, on a group of their own.
+    The constructor and the members are collective operations of the group, on a group of their own.
     Close it, or use it in a `with`, before the group is destroyed.
     """
 
@@ -109,7 +110,7 @@ class CheckpointSaver:
         keep_last: int = 3,
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        """`keep_last`: so many checkpoints up to the new one's step stay; 0: all."""
+        """`keep_last`: number of checkpoints to keep, up to the new one's step; 0: all."""
         backend = _group_of("CheckpointSaver", group)
         if backend is None:
             raise RuntimeError(
@@ -119,25 +120,26 @@ class CheckpointSaver:
         self._saver = _CheckpointSaver(backend, os.fsdecode(folder), keep_last)
 
     def save(self, step: int, state: _State, own: _State | None = None) -> str:
-        """Saves `state`, which all ranks have alike and share the work of, and each rank's `own`,
-        whose names differ between ranks. Returns the checkpoint's folder when it is on the disk.
+        """Saves `state`, which must be equal on all ranks and is written in parts by all of them,
+        and each rank's `own`, whose names differ between ranks. Returns the checkpoint's folder
+        when it is on the disk.
 
-        Raises RuntimeError or DistBackendError, on every rank the same, which names the rank and
-        the reason; then the checkpoints before are as they were, and the group is of use.
+        Raises the same RuntimeError or DistBackendError on every rank, with the rank and the
+        reason; earlier checkpoints are then unchanged, and the group stays usable.
         """
         return self._saver.save(*_to_save("CheckpointSaver.save", step, state, own))
 
     def save_async(self, step: int, state: _State, own: _State | None = None) -> None:
-        """Copies the tensors and returns; a thread saves them. Waits for the one before first, and
-        raises what it failed with. What can't be saved, as it is no tensor, it raises at once."""
+        """Copies the tensors and returns; a thread saves them. First waits for the previous save,
+        and raises its error. Raises at once for values that are not tensors."""
         self._saver.save_async(*_to_save("CheckpointSaver.save_async", step, state, own))
 
     def wait(self) -> None:
-        """Returns when what save_async() began is on the disk, or raises why it is not."""
+        """Waits until the checkpoint of save_async() is on the disk, or raises its error."""
         self._saver.wait()
 
     def close(self) -> None:
-        """wait(), for the last time. A second call does nothing."""
+        """Calls wait() a last time. A second call does nothing."""
         self._saver.close()
 
     def __enter__(self) -> CheckpointSaver:

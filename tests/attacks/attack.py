@@ -19,7 +19,7 @@ from pathlib import Path
 from played_job import Event, PlayedJob, PlayedRank
 from scenario import Line, Scenario
 
-# In which a rank that can't go on has to say so. Its sanitizer may need more of it.
+# Time in which a rank that can't continue must report an error. A sanitizer needs more time.
 BOUND_S = 30.0 if os.environ.get("SANITIZED") else 10.0
 
 

@@ -40,7 +40,8 @@ class Mistake:
     step: int
 
 
-# Of each: makes the mistake at a place of the rank's script, or returns None where it can't.
+# Makes a mistake at a place of the rank's script, or returns None if the mistake is not possible
+# there.
 Maker = Callable[[Scenario, int, int], Mistake | None]
 
 
@@ -102,7 +103,7 @@ def call_otherwise(scenario: Scenario, rank: int, place: int) -> Mistake | None:
     size = len(scenario.groups.get(line.group, []))
     if not is_collective(line, with_barriers=True) or size < 2:
         return None
-    # A rank that only sends fails in its next call, or as it leaves the group.
+    # A rank that only sends fails in its next call or when the rank leaves the group.
     if scenario.chance.random() < 0.5:
         end_without_barriers(scenario, line)
     ways = ["verb"]

@@ -105,7 +105,7 @@ class WrongCall:
         elif consequence is Consequence.ANY:
             return
         elif line.group != self.mistake.group:
-            # A rank that waits because of the mistake may be waited for there, in a circle.
+            # A rank that waits because of the mistake may be part of a deadlock in this group.
             is_circle = "ranks wait for each other" in event.text
             if not is_circle and not self.lacks_a_member(line.group):
                 self.find(rank, f"failed in another group: {says}")

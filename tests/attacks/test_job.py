@@ -33,18 +33,18 @@ from support import Job
 from wire import Stranger
 
 N_SILENT = 200
-# Of more than 100 in 10 s a port would not name all.
+# A port reports at most 100 strangers in 10 s individually.
 N_NAMED = 30
-NO_SECRET = "did not prove that it knows the job's secret"
-NO_TLS = "it speaks TLS, which this store does not"
+NO_SECRET = "did not authenticate with the job's secret"
+NO_TLS = "it uses TLS, which this store does not"
 BREAK_OFF = {
-    "store": "it ended the connection before it was let in",
+    "store": "it ended the connection before it was admitted",
     "data": "it ended the connection during its hello",
 }
-TOO_LATE = {"store": "did not introduce itself in time", "data": "did not finish its hello"}
+TOO_LATE = {"store": "did not send its first request in time", "data": "did not finish its hello"}
 FOREIGN = {
-    "store": "it speaks no store's protocol",
-    "data": "does not speak this library's protocol",
+    "store": "it does not use a store's protocol",
+    "data": "does not use this library's protocol",
 }
 
 
@@ -70,7 +70,7 @@ def junk(port_kind: str) -> dict[str, tuple[bytes, str]]:
         "http": (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", foreign),
         "tls": (client_hello(), NO_TLS if port_kind == "store" else foreign),
         "plain": (plain, "it is a plain client" if port_kind == "store" else foreign),
-        "version": (of_version(9), "speaks protocol version 9"),
+        "version": (of_version(9), "uses protocol version 9"),
         "length": (wire.MAGIC + struct.pack("<HH", 1, 65535), "claims 65535 bytes"),
     }
 
@@ -84,7 +84,7 @@ class Port:
         self.rank = rank
 
     def expect_drop(self, stranger: Stranger, reason: str) -> None:
-        says = "dropped {}: " if self.kind == "store" else "turned {} away at the data port: "
+        says = "dropped {}: " if self.kind == "store" else "rejected {} at the data port: "
         stranger.read_until_dropped()
         line = self.rank.wait_for(says.format(stranger.name))
         assert reason in line, f'not "{reason}": {line}'
@@ -191,12 +191,12 @@ def expect_a_good_end(test: unittest.TestCase, *ranks: support.Process) -> None:
         test.assertEqual(rank.finish(), 0, rank.err)
         test.assertIn("done\n", rank.out)
         for line in rank.err.splitlines():
-            test.assertRegex(line, "dropped 127|turned 127", rank.err)
+            test.assertRegex(line, "dropped 127|rejected 127", rank.err)
 
 
 class TestJob(unittest.TestCase):
     def test_strangers_at_its_ports_change_nothing(self):
-        # 127.1 is 127.0.0.1, but not written so: rank 0 then listens at all addresses.
+        # 127.1 is another spelling of 127.0.0.1: rank 0 then listens at all addresses.
         jobs = [AttackedJob(self, address) for address in ("127.0.0.1", "127.1")]
         for job in jobs:
             job.expect_a_good_end(self)
@@ -206,9 +206,9 @@ class TestJob(unittest.TestCase):
         self.addCleanup(job.close)
         first = job.start_first(n_descriptors=128)
         silent = [Stranger(job.port) for _ in range(N_SILENT)]
-        first.wait_for("32 clients have not introduced themselves")
+        first.wait_for("32 clients have not sent their first request")
         self.assertLess(first.n_descriptors(), 64)
-        first.wait_for("it did not introduce itself, and others want to")
+        first.wait_for("it did not send its first request, and other clients wait")
         second = job.start(1)
         for rank in (first, second):
             rank.wait_for("streaming")

@@ -15,7 +15,7 @@ from relay import Change, Impostor, Relay
 from support import SECRET, Job, Server, run_store
 from wire import Stranger
 
-# Where the fields of a hello for "store" without a job's name begin.
+# Offsets of the fields in a hello for "store" without a job name.
 GREETING = {
     "magic": 0,
     "version": 8,
@@ -45,7 +45,7 @@ class TestPath(unittest.TestCase):
         ports = [(job.port, first, ": ")]
         for rank in (first, second):
             data_port = int(rank.wait_for("data port ").rpartition(" ")[2])
-            ports.append((data_port, rank, " away at the data port: "))
+            ports.append((data_port, rank, " at the data port: "))
             rank.wait_for("streaming")
         self.assertIn(b"unisono/0/count", relay.said["client"])
         for port, rank, follows in ports:
@@ -54,7 +54,7 @@ class TestPath(unittest.TestCase):
             stranger.read_until_dropped()
             stranger.close()
             line = rank.wait_for(stranger.name + follows)
-            self.assertIn("did not prove that it knows the job's secret", line)
+            self.assertIn("did not authenticate with the job's secret", line)
         self.assertEqual(run_store(job.port, "get", "unisono/0/count", secret=SECRET).stdout, "2\n")
         first.close_stdin()
         for rank in (first, second):
@@ -69,7 +69,7 @@ class TestPath(unittest.TestCase):
         self.addCleanup(impostor.close)
         done = run_store(impostor.port, "get", "k", secret=SECRET)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("did not prove that it knows the job's secret", done.stderr)
+        self.assertIn("did not authenticate with the job's secret", done.stderr)
         self.assertIn(f"127.0.0.1:{impostor.port}", done.stderr)
 
     def test_no_bit_of_a_hello_can_be_changed(self):
@@ -95,7 +95,7 @@ class TestPath(unittest.TestCase):
         self.assertEqual(changed.finish(), 1)
         self.assertIn(f"127.0.0.1:{relay.port}", changed.err)
         self.assertIn("secret", changed.err)
-        first.wait_for("did not prove that it knows the job's secret")
+        first.wait_for("did not authenticate with the job's secret")
         second = job.start(1)
         second.wait_for("streaming")
         first.close_stdin()

@@ -25,7 +25,7 @@ from wire import Stranger
 SECRET = "secret"
 HUGE = struct.pack("<Q", 1 << 62)
 N_ROUNDS = 3
-# Sanitizers keep memory back that was freed.
+# Sanitizers retain freed memory.
 MAX_GROWTH_BYTES = 64 << 20 if "SANITIZED" in os.environ else 1 << 20
 PING = wire.requests()["ping"]
 
@@ -48,7 +48,7 @@ WRONG = {
     "the hello once more": (wire.greeting(), "request 245 does not exist"),
     "a sum of text": (
         wire.requests()["set"] + b"\x04" + wire.text(b"/k") + struct.pack("<q", 1),
-        "is no decimal number",
+        "is not a decimal number",
     ),
     "a sum too large": (
         b"\x04"
@@ -66,9 +66,9 @@ WRONG = {
 }
 
 FIRST_WORDS = [
-    (bytes(5), "its first words are not those of a store's client"),
-    (wire.VALIDATE[:4] + bytes(1), "its first words are not those of a store's client"),
-    (PING, "it speaks no store's protocol"),
+    (bytes(5), "its first request is not that of a store's client"),
+    (wire.VALIDATE[:4] + bytes(1), "its first request is not that of a store's client"),
+    (PING, "it does not use a store's protocol"),
     (wire.MAGIC + bytes(4), "protocol version 0"),
 ]
 
@@ -113,10 +113,10 @@ class TestRequests(unittest.TestCase):
             self.expect_it_serves(witness)
             sizes.append(server.memory_bytes())
         self.assertLess(sizes[-1] - sizes[0], MAX_GROWTH_BYTES, sizes)
-        # Those who wait in a barrier have said all that it wants.
+        # Clients in a barrier have completed their request, so its key exists.
         listed = run_store(server.port, "list", secret=SECRET)
         self.assertEqual(listed.stdout, "b\n")
-        # Nobody is there any more who would take this.
+        # The clients that would receive this value have ended.
         self.assertEqual(run_store(server.port, "set", "never", "1", secret=SECRET).returncode, 0)
         witness.send(b"\x0e" + wire.text(b"/q") + wire.text(b"v") + b"\x10" + wire.text(b"/q"))
         self.assertEqual(witness.read(8), struct.pack("<q", 1))

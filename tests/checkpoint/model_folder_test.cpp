@@ -1,5 +1,5 @@
-// Folders of models that other programs wrote, in which a file, a tensor or the index is missing or
-// too many.
+// Folders of models from other programs in which a file, a tensor or the index is missing or
+// superfluous.
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/safetensors.h"

@@ -1,4 +1,4 @@
-// Which checkpoint a training goes on from when the latest one is not whole, on each rank.
+// The checkpoint from which each rank resumes if the latest checkpoint is incomplete.
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/manifest.h"
@@ -42,7 +42,7 @@ using ::testing::SizeIs;
 
 constexpr int kRanks = 3;
 
-// Steps 10, 20 and 30 of two ranks.
+// Saves the steps 10, 20 and 30 of two ranks.
 class Resuming : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -68,7 +68,7 @@ class Resuming : public ::testing::Test {
     return root() + "/" + step_folder(step) + "/" + shard_name(1);
   }
 
-  // The lines of the log with the one path that all ranks return.
+  // Returns the lines of the log. `path` receives the path that all ranks return.
   [[nodiscard]] std::string take(std::optional<std::string>& path) const {
     std::vector<std::optional<std::string>> paths;
     std::mutex mutex;
@@ -84,7 +84,8 @@ class Resuming : public ::testing::Test {
     return log;
   }
 
-  // All ranks, and a process alone, take this step, and one line has all of the texts.
+  // Expects that all ranks and a single process select this step, and that one line contains all
+  // texts.
   void expect_taken(int step, const std::vector<std::string>& texts) const {
     std::optional<std::string> path;
     const std::string log = take(path);
@@ -97,7 +98,7 @@ class Resuming : public ::testing::Test {
     EXPECT_EQ(resolve(root()), path);
   }
 
-  // What happens where only the latest one may be taken.
+  // Expects this error if only the latest checkpoint is allowed.
   void expect_refused(const std::string& reason) const {
     EXPECT_THAT(errors_of_ranks(one_node(kRanks),
                                 [&](ProcessGroup& group) {
@@ -145,7 +146,7 @@ const std::vector<Damage>& damages() {
        "has no manifest.json"},
       {"ManifestEmpty",
        [](const auto& folder, const auto&) { overwrite(folder + "/manifest.json", ""); },
-       "is no JSON"},
+       "is not JSON"},
       {"FolderEmpty",
        [](const auto& folder, const auto&) {
          std::filesystem::remove_all(folder);
@@ -166,7 +167,7 @@ class DamagedLatest : public Resuming, public ::testing::WithParamInterface<Dama
 TEST_P(DamagedLatest, IsPassedOverForTheNewestWholeOne) {
   const Damage& damage = GetParam();
   damage.act(root() + "/" + step_folder(30), shard_of(30));
-  expect_taken(20, {"takes checkpoint step-00000020", "step-00000030", damage.reason});
+  expect_taken(20, {"uses checkpoint step-00000020", "step-00000030", damage.reason});
   expect_refused(damage.reason);
   if (damage.is_seen_by_lengths) {
     EXPECT_EQ(Reader(root()).path(), root() + "/step-00000020");
@@ -218,24 +219,24 @@ TEST_F(Resuming, AFileLatestThatNamesNoneIsPassedOver) {
   for (const auto& [text, reason] : std::vector<std::pair<std::string, std::string>>{
            {"", "latest is empty"},
            {"\r\n", "latest is empty"},
-           {"step-00000040\n", "latest names step-00000040, which is not there"},
-           {"..", "latest names \"..\", which is no checkpoint"},
-           {"step-00000010/../step-00000020", "which is no checkpoint"},
+           {"step-00000040\n", "latest names step-00000040, which does not exist"},
+           {"..", "latest names \"..\", which is not a checkpoint"},
+           {"step-00000010/../step-00000020", "which is not a checkpoint"},
            {std::string("\xff\xfes\0t\0", 6), "UTF-16"},
            {std::string(14, '\0'), "NUL"},
            {"step-00000010\nstep-00000020\n", "latest has 2 lines"},
            {std::string(5000, 'x'), "latest has 5000 bytes"}}) {
     (void)folder_.write("latest", text);
-    expect_taken(30, {"takes checkpoint step-00000030", reason});
+    expect_taken(30, {"uses checkpoint step-00000030", reason});
     expect_refused(reason);
   }
 }
 
 TEST_F(Resuming, TheOneThatLatestNamesIsTakenThoughNewerOnesAreThere) {
   (void)folder_.write("latest", "step-00000020\n");
-  expect_taken(20, {"takes checkpoint step-00000020", "an earlier one than step-00000030"});
+  expect_taken(20, {"uses checkpoint step-00000020", "an earlier one than step-00000030"});
   std::filesystem::remove(shard_of(20));
-  // The training of step 30 was left: it comes after the one below.
+  // The training of step 30 was abandoned, so step 30 comes after the older step.
   expect_taken(10, {"step-00000020", "an earlier one than step-00000030"});
   std::filesystem::remove(shard_of(10));
   std::optional<std::string> path;
@@ -255,7 +256,7 @@ TEST_F(Resuming, WithoutCheckpointsATrainingBeginsUnlessLatestNamesOne) {
   EXPECT_EQ(path, std::nullopt);
 }
 
-// An older release must not go back to what it can read.
+// An older release must not resume from an older checkpoint that it can read.
 TEST_F(Resuming, ACheckpointOfALaterReleaseIsNotPassedOver) {
   overwrite(root() + "/step-00000030/manifest.json",
             R"({"crc32":"5a1dc9f0","manifest":{"version":2}})");

@@ -1,4 +1,4 @@
-// What one rank fails at before anything is saved, all are told.
+// If one rank fails before any data is saved, all ranks receive the error.
 #include <pthread.h>
 
 #include <cstddef>
@@ -9,11 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/save.h"
-#include "unisono/checkpoint/saver.h"
 #include "unisono/checkpoint/tensor_box.h"
 #include "unisono/comm/process_group.h"
 
@@ -44,11 +43,24 @@ TEST(SaverFaults, ARankWithoutMemoryForTheCopyFailsTheSaveOnAll) {
     }
     EXPECT_THAT([&] { saver.save_async(2, parts); },
                 test::throws_error(ErrorCode::kInternal, "rank 1 of 3: ", "bad_alloc"));
-    // They are together again.
+    // The ranks are synchronized again.
     saver.save_async(3, parts);
     saver.wait();
   });
   EXPECT_THAT(list_steps(folder.path()), ::testing::ElementsAre(3));
+}
+
+TEST(SaverFaults, AnObjectThatIsNoExceptionIsAnErrorOnAllRanks) {
+  test::run_ranks(test::one_node(2), [](ProcessGroup& group) {
+    const auto step = [&]() -> std::string {
+      if (group.rank() == 1) {
+        throw 7;
+      }
+      return "done";
+    };
+    EXPECT_THAT([&] { (void)do_on_all(group, {}, step); },
+                test::throws_error(ErrorCode::kInternal, "rank 1 of 2: ", "is no std::exception"));
+  });
 }
 
 }  // namespace

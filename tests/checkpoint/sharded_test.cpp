@@ -1,4 +1,4 @@
-// Checkpoints that several ranks save, and others load.
+// Checkpoints that several ranks save and other ranks load.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -16,16 +16,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/element_type.h"
-#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/safetensors.h"
 #include "unisono/checkpoint/save.h"
-#include "unisono/checkpoint/saver.h"
 #include "unisono/checkpoint/tensor_box.h"
 #include "unisono/comm/process_group.h"
 
@@ -51,7 +48,7 @@ std::size_t bytes_of(const TensorInfo& tensor, const Box& box) {
   return static_cast<std::size_t>(count_bytes(tensor.dtype, box.sizes).value());
 }
 
-// Byte i of the tensor is i + `salt` and the 256s in i, so that long rows differ, too.
+// Byte i of the tensor is i + (i >> 8) + (i >> 16) + `salt`, so that long rows also differ.
 std::vector<std::byte> rows(const TensorInfo& tensor, const Box& box, int salt) {
   std::vector<std::byte> bytes(bytes_of(tensor, box));
   const std::size_t row_bytes = box.sizes.empty() || box.sizes[0] == 0
@@ -70,7 +67,7 @@ class ShardedCheckpoints : public ::testing::Test {
  protected:
   [[nodiscard]] std::string root() const { return folder_.path() + "/checkpoints"; }
 
-  // Each rank its rows of the weight, rank 0 the step.
+  // Each rank saves its rows of the weight. Rank 0 also saves the step.
   void save(ProcessGroup& group,
             std::int64_t step,
             int salt,
@@ -149,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds,
                                   std::to_string(worlds.param.n_loading);
                          });
 
-// Eight MiB on two ranks; the quarter of one rank of four costs no more than its blocks.
+// Two ranks save 8 MiB. A quarter, as one of four ranks reads, costs no more than its blocks.
 TEST_F(ShardedCheckpoints, ARankReadsOnlyItsBytes) {
   const TensorInfo large{.name = "large", .dtype = DType::kUInt8, .shape = {8, 1 << 20}};
   run_ranks(one_node(2), [&](ProcessGroup& group) {
@@ -177,7 +174,7 @@ TEST_F(ShardedCheckpoints, OnlyTheLastAreKept) {
   expect_latest(5, 5);
 }
 
-// Going on from an earlier one: what is saved now counts, not what another try got to.
+// After a resume from an earlier step, the new steps count, not the higher steps of an earlier run.
 TEST_F(ShardedCheckpoints, HigherStepsDontPushOutTheNewOnes) {
   run_ranks(one_node(2), [&](ProcessGroup& group) {
     for (const int step : {4, 8, 10, 12}) {
@@ -217,17 +214,17 @@ TEST_F(ShardedCheckpoints, ADamagedCheckpointSaysWhichFile) {
   write(shard, bytes);
   write(folder + "/" + kManifestName, manifest.substr(0, manifest.size() / 2));
   EXPECT_THAT(loading,
-              throws_error(ErrorCode::kCorruptData, folder + "/" + kManifestName, "no JSON"));
-  // Without a manifest a damaged byte could not be found.
+              throws_error(ErrorCode::kCorruptData, folder + "/" + kManifestName, "not JSON"));
+  // A damaged byte could not be detected without a manifest.
   std::filesystem::remove(folder + "/" + kManifestName);
   EXPECT_THAT([&] { (void)Reader(folder); },
               throws_error(ErrorCode::kCorruptData, folder, "has no manifest.json"));
-  // The one before is as it was.
+  // The previous checkpoint is unchanged.
   write(root() + "/latest", "step-00000010\n");
   expect_latest(10, 1);
 }
 
-// Where one file says how large the tensor is and another does not, a hole could go unseen.
+// If only one of two files has the shape of the tensor, a hole could remain undetected.
 TEST_F(ShardedCheckpoints, FilesOfDifferentWritersAreNoCheckpoint) {
   std::filesystem::create_directory(root());
   const auto write = [&](int rank, std::int64_t row, const std::string& shape) {
@@ -248,13 +245,13 @@ TEST_F(ShardedCheckpoints, FilesOfDifferentWritersAreNoCheckpoint) {
   };
   EXPECT_THAT(reading(write(0, 0, ""), write(1, 1, R"(,"shape":[2,2])")),
               throws_error(ErrorCode::kCorruptData, shard_name(1), "\"w\"", "shape"));
-  // As many elements as the first shape has, and yet a hole in it.
+  // The total number of elements equals the first shape, but there is a hole.
   EXPECT_THAT(reading(write(0, 1, ""), write(1, 5, R"(,"shape":[6,2])")),
               throws_error(ErrorCode::kCorruptData, "shape"));
   EXPECT_NO_THROW(reading(write(0, 0, R"(,"shape":[2,2])"), write(1, 1, R"(,"shape":[2,2])"))());
 }
 
-// Each rank's error, and what is left, when one rank can't do its part.
+// Checks each rank's error and the remaining files if one rank can't save its part.
 TEST_F(ShardedCheckpoints, WhatOneRankCantSaveNoRankHasSaved) {
   save_on(2, 10, 1);
   const auto errors_of_saving = [&](auto parts_of) {
@@ -280,7 +277,7 @@ TEST_F(ShardedCheckpoints, WhatOneRankCantSaveNoRankHasSaved) {
                               .box = rows_of_rank(kWeight.shape, rank, 3),
                               .bytes = bytes.first(40)}};
               }),
-              Each(HasSubstr("20 of 35 elements are there")));
+              Each(HasSubstr("20 of 35 elements are present")));
   EXPECT_THAT(
       errors_of_saving([&](int rank, std::span<const std::byte> bytes) {
         TensorInfo tensor = kWeight;
@@ -345,7 +342,7 @@ TEST_F(ShardedCheckpoints, WhatIsSavedBehindIsWhatWasThereAtTheCall) {
       bytes = rows(kWeight, own, step);
       const std::vector<TensorPart> parts{{.tensor = kWeight, .box = own, .bytes = bytes}};
       saver.save_async(step, parts);
-      // The training goes on, with its own operations.
+      // The training continues with its own operations.
       std::fill(bytes.begin(), bytes.end(), std::byte{0});
       group.barrier();
     }

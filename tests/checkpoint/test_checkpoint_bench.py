@@ -48,7 +48,7 @@ class CheckpointBench(unittest.TestCase):
         self.measured(2, "save_async")
         self.assertTrue((self.folder / "step-00000003" / "manifest.json").exists())
 
-    # A load of what others have saved, as tensors of other bytes have it.
+    # Simulates a checkpoint with other tensor bytes and correct checksums.
     def test_what_was_loaded_is_compared(self):
         self.measured(2, "save")
         (file,) = self.folder.glob("step-*/shard-00002-*")

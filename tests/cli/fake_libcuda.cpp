@@ -1,6 +1,6 @@
-// A libcuda.so.1 for machines without GPUs: it has FAKE_CUDA_GPUS of them, of which
-// CUDA_VISIBLE_DEVICES chooses as the real one does, as far as numbers go. With FAKE_CUDA_ERROR
-// cuInit fails. What it is a test of is who calls it, not what NVIDIA's does.
+// A libcuda.so.1 for machines without GPUs. The library reports FAKE_CUDA_GPUS devices and applies
+// CUDA_VISIBLE_DEVICES as the real library does, but only for numbers. With FAKE_CUDA_ERROR, cuInit
+// fails. The library tests its callers, not the behaviour of NVIDIA's library.
 #include <array>
 #include <cstddef>
 #include <cstdio>
@@ -17,7 +17,7 @@ int number(const char* variable) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-// Their numbers in the machine.
+// Returns the numbers of the visible devices in the machine.
 std::vector<int> visible() {
   std::vector<int> devices;
   const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -20,7 +20,7 @@ NO_GLOO = (
     "CPUs, by shared memory inside a node and tcp between nodes (in Python, "
     'unisono.Options(engine="gloo") takes PyTorch\'s Gloo)'
 )
-# With the headers of NCCL in the build, and without them.
+# The message of a build with the headers of NCCL, or without.
 MISSING_NCCL = (
     r"NVIDIA's NCCL can't be loaded: libnccl\.so\.2: cannot open.* and name its folder in "
     r"LD_LIBRARY_PATH|this build has no NCCL; .*\(-DUNISONO_NCCL_DIR=FOLDER\)"
@@ -61,7 +61,7 @@ class Backends(unittest.TestCase):
 
     @unittest.skipIf(is_loadable("libcuda.so.1"), "this machine has a driver of NVIDIA")
     def test_without_driver(self):
-        self.expect_no_nccl("it needs a GPU, and there is no driver of NVIDIA")
+        self.expect_no_nccl("it needs a GPU, and there is no NVIDIA driver")
 
     @unittest.skipIf(is_loadable("libcuda.so.1"), "this machine has a driver of NVIDIA")
     def test_without_driver_names_what_to_take(self):

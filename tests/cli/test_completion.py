@@ -19,7 +19,7 @@ UNISONO = sys.argv.pop(1)
 COMMANDS = list(help_text.all_commands(UNISONO))
 TIMEOUT = 60
 SHOW = "\x14"  # ^T
-# What a shell reads first: ^T writes its line into a file.
+# The shell's startup file: ^T writes the current command line into a file.
 STARTUP = {
     "bash": (
         ".bashrc",
@@ -182,7 +182,7 @@ class Bash(unittest.TestCase):
             self.assertLess({"train.py", "true"}, set(complete("run", "-n", "2", "tr")))
             self.assertEqual(complete("run", "true", "tra"), ["trace.json", "train.py"])
             self.assertEqual(complete("run", "--", "./tra"), ["./trace.json", "./train.py"])
-            # The program's own options are none of ours, which bash-completion knows.
+            # `unisono` does not complete the options of the started program; bash-completion does.
             self.assertEqual(complete("run", "-n", "2", "true", "--verb"), [])
             for name in ("_command_offset", "_comp_command_offset"):
                 before = f"{name}() {{ COMPREPLY=($1); }}"
@@ -197,7 +197,7 @@ class Bash(unittest.TestCase):
                 ("sto", "re"),
                 ("bench --memory=sym", "metric"),
                 ("bench --memory sym", "metric"),
-                # Readline cuts these values up.
+                # Readline splits these values.
                 ("run --rdzv-endpoint a:1 --ver", "bose"),
                 ("run --rdzv-conf x=1,y=2 --ver", "bose"),
                 ("run -n 2 train", "\\ me.py"),

@@ -45,10 +45,10 @@ class Devices(unittest.TestCase):
 
     @unittest.skipIf(has_driver(), "there is a driver of NVIDIA here")
     def test_without_a_driver_there_is_none(self):
-        self.expect(run("devices"), r"^no GPU visible: there is no driver of NVIDIA \(libcuda.so.1")
+        self.expect(run("devices"), r"^no GPU visible: there is no NVIDIA driver \(libcuda.so.1")
         self.expect(
             run("devices", CUDA_VISIBLE_DEVICES="0,1"),
-            r"^no GPU visible: CUDA_VISIBLE_DEVICES=0,1 names GPUs, but there is no driver",
+            r"^no GPU visible: CUDA_VISIBLE_DEVICES=0,1 names GPUs, but there is no NVIDIA driver",
         )
         self.expect(
             run("devices", CUDA_VISIBLE_DEVICES="0,x"), r'CUDA_VISIBLE_DEVICES=0,x .*"x" is neither'
@@ -93,7 +93,7 @@ class Devices(unittest.TestCase):
 
     def test_a_driver_without_gpus_says_why(self):
         self.expect(
-            run_with_gpus(0, "devices"), "^no GPU visible: NVIDIA's driver .*, and shows no GPU\n$"
+            run_with_gpus(0, "devices"), "^no GPU visible: NVIDIA's driver .*, but shows no GPU\n$"
         )
         self.expect(
             run_with_gpus(2, "devices", FAKE_CUDA_ERROR="100"),

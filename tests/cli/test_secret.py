@@ -9,7 +9,7 @@ from pathlib import Path
 
 UNISONO = sys.argv.pop(1)
 TIMEOUT = 60
-# A name that no name server has, so that nothing can be there.
+# A name that no name server resolves, so that no service can exist there.
 NOWHERE = "no-such-host.invalid"
 
 
@@ -90,7 +90,7 @@ class Secret(unittest.TestCase):
         self.file.chmod(0o644)
         words = " ".join(unisono("doctor", home=self.home, **place).stdout.split())
         self.assertIn("has mode 0644", words)
-        self.assertIn("-> mend the file, or delete it and type", words)
+        self.assertIn("-> fix the file, or delete it and type", words)
 
 
 if __name__ == "__main__":

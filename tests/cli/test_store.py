@@ -102,7 +102,8 @@ class Store(unittest.TestCase):
                 text=True,
                 env=environment(None),
             )
-            # It says nothing when it has begun: one of these changes is the first that it sees.
+            # The watch does not report its start, so the first of these changes that it prints is
+            # unknown.
             value = 0
             deadline = time.monotonic() + TIMEOUT
             while watch.poll() is None and time.monotonic() < deadline:
@@ -208,7 +209,7 @@ class Store(unittest.TestCase):
                     env=environment(None),
                 )
                 self.assertEqual(done.returncode, 1)
-                self.assertIn("stdout can't be written to: No space left", done.stderr)
+                self.assertIn("can't write to stdout: No space left", done.stderr)
 
     def test_signals_end_the_server_in_good_order(self):
         for number in (signal.SIGTERM, signal.SIGINT):

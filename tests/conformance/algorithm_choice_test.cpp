@@ -1,4 +1,4 @@
-// Which algorithm is taken, and what is said of it.
+// Selection of the algorithm, and its log message.
 #include <span>
 #include <string>
 #include <vector>
@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/process_group.h"
 
 #include "support/ranks.h"
@@ -26,12 +26,12 @@ using test::run_ranks;
 
 const std::vector<std::string> kFourNodes{"a", "b", "c", "d"};
 
-// What rank 0 logs of the choices in a world of four nodes.
+// Returns rank 0's log of the selection in a world of four nodes.
 std::string explained_choices(test::World world) {
   world.environment["UNISONO_LOG"] = "debug";
   ::testing::internal::CaptureStderr();
   run_ranks(world, [](ProcessGroup& group) {
-    // The first operation is before ranks have found out what links cost.
+    // Ranks have not measured the cost of links before the first operation.
     for (int call = 0; call < 2; ++call) {
       std::vector<float> values(16, 1.0F);
       group.all_reduce(as_buffer(std::span(values)));
@@ -42,7 +42,8 @@ std::string explained_choices(test::World world) {
 }
 
 TEST(AlgorithmChoice, FollowsWhatTheUserSaysOfTheLinks) {
-  // Slow ways, so that steps count; then messages that cost their sender much.
+  // First a high latency, so that the number of steps counts; then a high cost of each message for
+  // its sender.
   EXPECT_THAT(
       explained_choices(
           {.nodes = kFourNodes, .environment = {{"UNISONO_LINKS", "latency=1000,message=0.001"}}}),

@@ -1,12 +1,9 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <mutex>
 #include <numeric>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,13 +11,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/kernels/float16.h"
 #include "unisono/transport/traffic.h"
 
 #include "reference.h"
@@ -38,7 +33,7 @@ constexpr std::array kInSteps{Algorithm::kTree,
                               Algorithm::kChunkedRing,
                               Algorithm::kParameterServer};
 
-// Within and beyond a staging buffer (of 4 MiB), at odd sizes.
+// Sizes within and beyond a staging buffer (4 MiB), with odd remainders.
 const std::vector<std::int64_t> kCounts{0, 1, 7, 1000, 70001};
 constexpr std::int64_t kBeyondStaging = 1100001;
 
@@ -88,7 +83,8 @@ TEST_P(AlgorithmWorlds, ThoseThatMayBeChosenGiveTheCanonicalTreesBits) {
   }
 }
 
-// The order differs from the tree's, but not between ranks: save in the ring of whole buffers.
+// The order of these algorithms differs from the tree's, but not between ranks. Only the ring of
+// whole buffers has a different order on each rank.
 TEST_P(AlgorithmWorlds, TheOthersGiveAllRanksTheSameBits) {
   for (const Algorithm algorithm : {Algorithm::kChunkedRing, Algorithm::kParameterServer}) {
     std::mutex mutex;
@@ -135,7 +131,8 @@ TEST(Algorithms, OutOfPlaceLeavesTheInputAlone) {
   });
 }
 
-// What each rank has sent to each other rank while it ran `algorithm` once, in elements.
+// Returns the number of elements that each rank has sent to each other rank during one run of
+// `algorithm`.
 std::vector<std::vector<std::int64_t>> sent_elements(int world_size,
                                                      Algorithm algorithm,
                                                      std::int64_t count) {
@@ -167,7 +164,7 @@ TEST(Algorithms, ARingSendsWholeBuffersToTheNextRankAlone) {
 }
 
 TEST(Algorithms, AChunkedRingSendsTwiceTheBufferAtMostAndToTheNextRankAlone) {
-  // 1001 elements are cut into chunks of 256 and the rest: whole cache lines.
+  // 1001 elements are cut into chunks of 256 elements and a remainder: whole cache lines.
   const auto sent = sent_elements(4, Algorithm::kChunkedRing, 1001);
   std::int64_t total = 0;
   for (std::size_t rank = 0; rank < 4; ++rank) {
@@ -186,7 +183,7 @@ TEST(Algorithms, AParameterServerTakesAllBuffersAndSendsAllResults) {
   }
 }
 
-// The busiest rank's traffic, in and out.
+// The traffic of the busiest rank in both directions.
 TEST(Algorithms, ARingsBusiestRankMovesAtMostHalfOfAServersAtEightRanks) {
   const auto busiest = [](Algorithm algorithm) {
     const auto sent = sent_elements(8, algorithm, 4096);
@@ -215,149 +212,6 @@ TEST(Algorithms, OfAllReduceAreRefusedElsewhere) {
     }
   });
 }
-
-// How far `result` is from the exact sum of the ranks' values, in parts of the largest magnitude
-// that any partial sum may have.
-double relative_error(const std::vector<std::vector<float>>& inputs,
-                      const std::vector<float>& result) {
-  double largest = 0;
-  for (std::size_t index = 0; index < result.size(); ++index) {
-    double sum = 0;
-    double magnitude = 0;
-    for (const std::vector<float>& input : inputs) {
-      sum += input[index];
-      magnitude += std::abs(input[index]);
-    }
-    largest = std::max(largest, std::abs(result[index] - sum) / magnitude);
-  }
-  return largest;
-}
-
-std::vector<float> uniform_values(int rank, std::size_t count) {
-  std::mt19937 random(static_cast<unsigned>(rank) + 40);
-  std::uniform_real_distribution<float> magnitude(0.5F, 1.0F);
-  std::vector<float> values(count);
-  for (float& value : values) {
-    value = random() % 2 == 0 ? magnitude(random) : -magnitude(random);
-  }
-  return values;
-}
-
-struct Half {
-  DType dtype;
-  std::uint16_t (*from_float)(float);
-  float (*to_float)(std::uint16_t);
-  double rounding;
-};
-
-constexpr std::array kHalves{
-    Half{DType::kFloat16, kernels::f16_from_float, kernels::float_from_f16, 1.0 / 2048},
-    Half{DType::kBFloat16, kernels::bf16_from_float, kernels::float_from_bf16, 1.0 / 256}};
-
-class Compressed : public ::testing::TestWithParam<Algorithm> {};
-
-// docs/design/algorithms.md states the bounds.
-TEST_P(Compressed, SumsAreWithinTheStatedErrorAndTheSameOnAllRanks) {
-  const double rounding = GetParam() == Algorithm::kTwoShotBFloat16 ? 1.0 / 256 : 1.0 / 16;
-  for (const int world_size : {2, 3, 4, 6}) {
-    for (const std::vector<std::string>& nodes : test::layouts_of(world_size)) {
-      for (const std::size_t count : {1U, 1000U, 70001U}) {
-        std::mutex mutex;
-        std::vector<std::vector<float>> inputs(static_cast<std::size_t>(world_size));
-        std::vector<std::vector<float>> results;
-        run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
-          std::vector<float> values = uniform_values(group.rank(), count);
-          const std::vector<float> input = values;
-          group.all_reduce(as_buffer(std::span(values)), {.algorithm = GetParam()});
-          const std::lock_guard lock(mutex);
-          inputs[static_cast<std::size_t>(group.rank())] = input;
-          results.push_back(values);
-        });
-        ASSERT_THAT(results, ::testing::Each(results.front()));
-        // A partial result is rounded once, and the result once more.
-        EXPECT_LE(relative_error(inputs, results.front()), 2.1 * rounding) << count;
-      }
-    }
-  }
-}
-
-TEST_P(Compressed, FewerBytesGoBetweenNodes) {
-  const auto plain = sent_elements(2, Algorithm::kTwoShot, 4096);
-  const auto packed = sent_elements(2, GetParam(), 4096);
-  const double share = GetParam() == Algorithm::kTwoShotBFloat16 ? 0.5 : 0.26;
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    EXPECT_LE(static_cast<double>(sum_of(packed[rank])),
-              share * static_cast<double>(sum_of(plain[rank])));
-  }
-}
-
-TEST_P(Compressed, NothingIsLostInsideANodeOrOfWhatIsNoNumber) {
-  test::Expected expected(4);
-  run_ranks(test::one_node(4), [&](ProcessGroup& group) {
-    auto mine = contribution(DType::kFloat32, 5000, group.rank(), 3);
-    group.all_reduce({.data = mine.data(), .count = 5000, .dtype = DType::kFloat32},
-                     {.algorithm = GetParam()});
-    ASSERT_EQ(mine, expected.all_reduce(DType::kFloat32, kSum, 5000, 3));
-  });
-  run_ranks({.nodes = {"a", "b"}}, [](ProcessGroup& group) {
-    std::vector<float> values(1000, 1.0F);
-    if (group.rank() == 1) {
-      values[500] = std::numeric_limits<float>::infinity();
-    }
-    group.all_reduce(as_buffer(std::span(values)), {.algorithm = GetParam()});
-    EXPECT_FALSE(std::isfinite(values[500]));
-    EXPECT_EQ(values[0], 2.0F);
-  });
-}
-
-// Partial sums are rounded once on their way, and the average once more, to its own 16 bits.
-TEST_P(Compressed, HalvesTravelCompressedToo) {
-  const double rounding = GetParam() == Algorithm::kTwoShotBFloat16 ? 1.0 / 256 : 1.0 / 16;
-  for (const Half& half : kHalves) {
-    constexpr std::size_t kCount = 1001;
-    std::mutex mutex;
-    std::vector<std::vector<float>> inputs;
-    std::vector<std::vector<float>> results;
-    run_ranks({.nodes = {"a", "b", "c"}}, [&](ProcessGroup& group) {
-      std::vector<std::uint16_t> values(kCount);
-      std::ranges::transform(uniform_values(group.rank(), kCount), values.begin(), half.from_float);
-      std::vector<float> input(kCount);
-      std::ranges::transform(values, input.begin(), half.to_float);
-      group.all_reduce({.data = values.data(), .count = kCount, .dtype = half.dtype},
-                       {.op = kAvg, .algorithm = GetParam()});
-      std::vector<float> result(kCount);
-      // The sum, to compare with the inputs'.
-      std::ranges::transform(
-          values, result.begin(), [&](std::uint16_t value) { return 3 * half.to_float(value); });
-      const std::lock_guard lock(mutex);
-      inputs.push_back(input);
-      results.push_back(result);
-    });
-    EXPECT_THAT(results, ::testing::Each(results.front()));
-    EXPECT_LE(relative_error(inputs, results.front()), rounding + 1.1 * half.rounding)
-        << to_string(half.dtype);
-  }
-}
-
-TEST_P(Compressed, OtherElementsAndReductionsAreRefused) {
-  run_ranks(test::one_node(2), [](ProcessGroup& group) {
-    std::vector<float> floats(10, 1.0F);
-    std::vector<double> doubles(10, 1.0);
-    std::vector<std::int32_t> integers(10, 1);
-    const auto refuses = [&](const Buffer& buffer, const ReduceOp& op) {
-      EXPECT_THAT([&] { group.all_reduce(buffer, {.op = op, .algorithm = GetParam()}); },
-                  ::testing::ThrowsMessage<Error>(
-                      ::testing::HasSubstr("is for sum, avg and premul_sum of f32")));
-    };
-    refuses(as_buffer(std::span(floats)), kMax);
-    refuses(as_buffer(std::span(doubles)), kSum);
-    refuses(as_buffer(std::span(integers)), kSum);
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(Formats,
-                         Compressed,
-                         ::testing::Values(Algorithm::kTwoShotBFloat16, Algorithm::kTwoShotFloat8));
 
 }  // namespace
 }  // namespace unisono

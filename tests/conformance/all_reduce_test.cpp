@@ -11,9 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
@@ -34,7 +33,7 @@ using test::one_node;
 using test::run_ranks;
 using test::TestMemory;
 
-// One all_reduce on this rank, its result checked bit for bit.
+// Runs one all_reduce on this rank and compares the result bit for bit.
 void check_all_reduce(ProcessGroup& group,
                       DType dtype,
                       std::int64_t count,
@@ -50,14 +49,14 @@ void check_all_reduce(ProcessGroup& group,
       << (memory == Memory::kSymmetric ? ", symmetric" : ", private");
 }
 
-// Around the borders of what goes into a slot, a pipeline's segment and a staging buffer.
+// Sizes around the limits of a slot, a pipeline segment and a staging buffer.
 const std::vector<std::int64_t> kCounts{
     0, 1, 6, 7, 1000, 4096, 4097, 65535, 65537, 200001, 1048577};
 
-// Many ranks on few cores, under a sanitizer, take long.
+// Many ranks on few cores under a sanitizer need a long time.
 constexpr std::int64_t kLargestForManyRanks = 70000;
 
-// "xor" of bytes, as a user may write it.
+// "xor" of bytes, as a user may implement a reduction.
 const ReduceOp kUserXor =
     user_reduction({.combine =
                         [](const void* lhs, const void* rhs, void* result, std::int64_t count) {
@@ -184,7 +183,8 @@ TEST(AllReduce, PartsOfSymmetricMemoryAtDifferentOffsetsAreReducedInPlace) {
   });
 }
 
-// Who can be reached is reached only if all can, and writes over its input when it is done.
+// Ranks access peers' buffers directly only if all buffers are symmetric. A rank overwrites its
+// input after the operation, so other ranks must have read that input by then.
 TEST(AllReduce, SomeRanksMayUseSymmetricMemoryAndOthersTheirOwn) {
   constexpr int kWorldSize = 3;
   test::Expected expected(kWorldSize);
@@ -272,7 +272,7 @@ TEST(AllReduce, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
     std::vector<float> large(100000);
     const Buffer big = as_buffer(std::span(large));
     refuses(big, big, {.algorithm = Algorithm::kOneShot});
-    // The group is none the worse for it.
+    // The group still works after the rejected call.
     group.all_reduce(good);
     EXPECT_EQ(values.front(), 2.0F);
   });

@@ -1,5 +1,5 @@
-// Wrong arguments of any operation are refused with a text that names the argument, before anything
-// is sent; the group goes on.
+// Wrong arguments of any operation are rejected before any transfer, with a message that names the
+// argument. The group stays usable.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A world of two, and buffers to make calls with.
+// A world of two ranks, and buffers for calls.
 struct Fixture {
   ProcessGroup& group;
   std::vector<float> four = std::vector<float>(4);
@@ -41,7 +41,7 @@ struct Fixture {
 
   [[nodiscard]] Buffer other_dtype() { return as_buffer(std::span(doubles)); }
 
-  // The block of a rank within whole().
+  // Returns the block of a rank within whole().
   [[nodiscard]] Buffer part(int rank) {
     return as_buffer(std::span(four).subspan(2 * static_cast<std::size_t>(rank), 2));
   }
@@ -87,7 +87,7 @@ const std::vector<WrongCall> kWrongCalls{
      "reduce: root 2 is outside a world of 2"},
     {"all_reduce_of_what_has_no_meaning",
      [](Fixture& f) { f.group.all_reduce(f.block(), {.op = kBand, .label = "flags"}); },
-     "all_reduce of flags: band has no meaning for elements of f32; it is for integers and bool"},
+     "all_reduce of flags: band is not defined for elements of f32; it is for integers and bool"},
     {"reduce_out_missing_on_root",
      [](Fixture& f) { f.group.reduce(f.block(), Buffer(), {.root = f.group.rank()}); },
      "out has 0 elements, where 2 are expected"},
@@ -101,7 +101,8 @@ const std::vector<WrongCall> kWrongCalls{
      [](Fixture& f) {
        f.group.reduce_scatter(as_buffer(std::span(f.four).first(3)), f.block(), {.label = "grad"});
      },
-     "reduce_scatter of grad: in has 3 elements, which make no equal blocks for a world of 2"},
+     "reduce_scatter of grad: in has 3 elements, which can't be divided equally among a world of "
+     "2"},
     {"reduce_scatter_out_too_large",
      [](Fixture& f) { f.group.reduce_scatter(f.whole(), f.whole()); },
      "out has 4 elements, where 2 are expected"},
@@ -168,7 +169,7 @@ const std::vector<WrongCall> kWrongCalls{
      "overlap"},
     {"all_to_all_half_the_counts",
      [](Fixture& f) { f.group.all_to_all(f.whole(), f.whole(), {.in_counts = {2, 2}}); },
-     "in_counts and out_counts come together"},
+     "pass both in_counts and out_counts"},
     {"all_to_all_own_block",
      [](Fixture& f) {
        std::vector<Buffer> ins{f.part(0), f.part(1)};

@@ -1,4 +1,4 @@
-// UNISONO_BACKEND_FALLBACK: ranks that can't have the backend that they ask for.
+// UNISONO_BACKEND_FALLBACK: ranks that can't have the requested backend.
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -15,8 +15,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/operation.h"
-#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/rank_table.h"
 
 #include "support/ranks.h"
 
@@ -33,7 +32,7 @@ using ::testing::StartsWith;
 
 std::atomic<int> n_executed = 0;
 
-// What a rank has that can have its backend.
+// Engine of a rank that can have its requested backend.
 class NotingEngine final : public Engine {
  public:
   explicit NotingEngine(std::shared_ptr<Engine> native) : native_(std::move(native)) {}
@@ -64,7 +63,7 @@ class BackendFallback : public ::testing::Test {
   BackendFallback() {
     static const bool is_registered = [] {
       engine::register_backend(
-          "noting", "notes", [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
+          "noting", "notes", [](const transport::RankTable&, std::shared_ptr<Engine> native) {
             return std::make_unique<NotingEngine>(std::move(native));
           });
       return true;
@@ -74,7 +73,7 @@ class BackendFallback : public ::testing::Test {
   }
 };
 
-// Backend gloo is PyTorch's, and so is nowhere.
+// Backend gloo belongs to PyTorch and is not available in this program.
 test::World ranks_without_gloo(std::map<int, std::string> backends, const std::string& fallback) {
   return {.nodes = {"a", "a", "b"},
           .environment = {{"UNISONO_BACKEND_FALLBACK", fallback}},
@@ -128,21 +127,23 @@ TEST_F(BackendFallback, IsOffUnlessAskedFor) {
   EXPECT_THAT(errors_of_ranks(world, sum_ones), Each("init_process_group: " + kGlooProblem));
 }
 
-// Rank 0 would go on with its own backend, and rank 1 with the native one.
+// Rank 0 could continue with its own backend, and rank 1 with the native backend.
 TEST_F(BackendFallback, ThatOneRankForbidsEndsTheStartOfAll) {
   test::World world = ranks_without_gloo({{1, "gloo"}, {2, "unisono"}}, "on");
   world.own_environment = {{0, {{"UNISONO_BACKEND_FALLBACK", "off"}}},
                            {2, {{"UNISONO_BACKEND_FALLBACK", "off"}}}};
   const auto errors = errors_of_ranks(world, sum_ones);
   EXPECT_EQ(errors.size(), 3U);
-  EXPECT_THAT(errors,
-              Each(AllOf(StartsWith("rendezvous: there may be no fallback to backend unisono, "
-                                    "which some ranks need: " +
-                                    kGlooProblem + " on rank 1 (pid"),
-                         // Rank 2 has the native one as it is.
-                         HasSubstr("; set UNISONO_BACKEND_FALLBACK=on on rank 0 (pid"),
-                         EndsWith(" as well, or on none"),
-                         Not(HasSubstr("rank 2")))));
+  EXPECT_THAT(
+      errors,
+      Each(AllOf(
+          StartsWith(
+              "rendezvous: some ranks need a fallback to backend unisono, which is not allowed: " +
+              kGlooProblem + " on rank 1 (pid"),
+          // Rank 2 requests the native backend, so no fallback applies to rank 2.
+          HasSubstr("; set UNISONO_BACKEND_FALLBACK=on on rank 0 (pid"),
+          EndsWith(" as well, or on none"),
+          Not(HasSubstr("rank 2")))));
   EXPECT_EQ(n_executed, 0);
 }
 

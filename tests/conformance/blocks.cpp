@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 
 namespace unisono::test {
 

@@ -9,13 +9,13 @@
 
 namespace unisono::test {
 
-/// Where a test's buffers lie.
+/// Kind of memory of a test's buffers.
 enum class Memory { kPrivate, kSymmetric };
 
-/// What the buffer holds.
+/// Returns the content of the buffer.
 [[nodiscard]] std::vector<std::byte> bytes_of(const Buffer& buffer);
 
-/// Memory for `count` elements, of either kind.
+/// Private or symmetric memory for `count` elements.
 class TestMemory {
  public:
   TestMemory(ProcessGroup& group, Memory memory, std::int64_t count, DType dtype);
@@ -31,7 +31,7 @@ class TestMemory {
   Buffer buffer_;
 };
 
-/// Counts for the ranks of a world that differ by rank, some of them 0 for odd seeds.
+/// Returns a count for each rank of a world. The counts differ by rank; for odd seeds some are 0.
 [[nodiscard]] std::vector<std::int64_t> uneven_counts(int world_size,
                                                       std::int64_t scale,
                                                       unsigned seed);
@@ -41,7 +41,7 @@ class TestMemory {
 
 [[nodiscard]] std::int64_t sum(const std::vector<std::int64_t>& counts);
 
-/// The concatenation of `parts`.
+/// Returns the concatenation of `parts`.
 [[nodiscard]] std::vector<std::byte> join(const std::vector<std::vector<std::byte>>& parts);
 
 }  // namespace unisono::test

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"

@@ -1,4 +1,4 @@
-// UNISONO_CHECK_BUFFERS: programs that touch a message's buffer before they wait for it are told.
+// UNISONO_CHECK_BUFFERS: programs that access a message's buffer before the wait get an error.
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -26,14 +26,14 @@ namespace {
 using test::run_ranks;
 using test::World;
 
-// Few enough to go at once, and so many that the receive has to be there first.
+// The first size is sent at once. The second size is sent only after the receive has been posted.
 constexpr std::size_t kSizes[] = {8, 300000};
 
 World checking(std::vector<std::string> nodes) {
   return {.nodes = std::move(nodes), .environment = {{"UNISONO_CHECK_BUFFERS", "on"}}};
 }
 
-// What the wait says; empty if it is content.
+// Returns the error of the wait, or "" after success.
 std::string complaint_of(const Work& work) {
   try {
     work.wait();
@@ -80,7 +80,7 @@ TEST_P(BufferCheck, AWriteIntoWhatWasReceivedIsReported) {
           std::this_thread::yield();
         }
         values[size / 2] = 2.0F;
-        // aarch64's pages are "read or written to".
+        // On aarch64 the message is "read or written to", without a distinction.
         EXPECT_THAT(complaint_of(work),
                     ::testing::MatchesRegex(".rank 1/2. recv .f32." + std::to_string(size) +
                                             "., from rank 0, tag 0.: the buffer was (read or )?"
@@ -92,7 +92,7 @@ TEST_P(BufferCheck, AWriteIntoWhatWasReceivedIsReported) {
 
 TEST_P(BufferCheck, AReadOrWriteBeforeTheWaitIsReportedThoughNothingHasComeYet) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
-    // Of the second size there are whole pages, which notice reads too.
+    // A buffer of the second size contains whole pages, which also detect reads.
     for (const std::size_t size : kSizes) {
       for (const bool is_write : {true, false}) {
         std::vector<float> values(size, 1.0F);

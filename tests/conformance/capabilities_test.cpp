@@ -1,4 +1,4 @@
-// What `unisono backends` says of each operation and device is so.
+// The output of `unisono backends` is true for each operation and device.
 #include <fmt/format.h>
 #include <stdlib.h>
 
@@ -13,16 +13,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
-#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/rank_table.h"
 
 #include "support/ranks.h"
 #include "tested_backend.h"
@@ -30,7 +28,7 @@
 namespace unisono {
 namespace {
 
-// `block` has one element, `whole` one for each rank.
+// `block` has one element; `whole` has one element for each rank.
 using CallOperation =
     std::function<void(ProcessGroup& group, const Buffer& block, const Buffer& whole)>;
 
@@ -72,7 +70,7 @@ const std::map<std::string_view, CallOperation> kCalls{
     {"monitored_barrier", [](auto& group, auto&, auto&) { group.monitored_barrier(); }},
     {"send",
      [](auto& group, auto& block, auto&) {
-       // To itself: so that a rank whose buffer is refused leaves nobody waiting.
+       // The rank sends to itself, so that a rejected buffer leaves no peer waiting.
        const Work received = group.recv_async(block, group.rank());
        group.send(block, group.rank());
        received.wait();
@@ -113,7 +111,7 @@ TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
         Buffer whole = as_buffer(std::span(all));
         block.device = {.type = device, .index = group.rank()};
         whole.device = block.device;
-        // What has no buffer has no device.
+        // An operation without a buffer has no device.
         const bool is_barrier = name == "barrier" || name == "monitored_barrier";
         if (backend.has(name, device) || is_barrier) {
           EXPECT_NO_THROW(call(group, block, whole)) << name;
@@ -128,7 +126,7 @@ TEST(Capabilities, EachOperationWorksOnADeviceOrIsRefusedAsTheTableSays) {
 }
 
 TEST(Capabilities, AGroupIsOfTheBackendThatIsAskedFor) {
-  // Also where there is a GPU, or what passes for one.
+  // Hides GPUs, so that the test also passes on a machine with a GPU or a simulated GPU.
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   for (const std::string name : {"gloo", "nccl"}) {
     EXPECT_THAT([&] { (void)create_process_group({.backend = name}); },
@@ -141,10 +139,10 @@ TEST(Capabilities, AGroupIsOfTheBackendThatIsAskedFor) {
                   "init_process_group: there is no backend \"smoke signals\"")));
 }
 
-// A call beyond a backend's capabilities is refused on every rank, and the group goes on.
+// Every rank rejects a call beyond the backend's capabilities, and the group stays usable.
 TEST(Capabilities, WhatABackendLacksIsRefusedBeforeAnythingIsSent) {
   using transport::OperationKind;
-  const engine::MakeEngine keep = [](const rendezvous::Roster&, auto native) { return native; };
+  const engine::MakeEngine keep = [](const transport::RankTable&, auto native) { return native; };
   engine::register_backend("frugal",
                            "lacks most",
                            keep,
@@ -177,11 +175,11 @@ TEST(Capabilities, WhatABackendLacksIsRefusedBeforeAnythingIsSent) {
         },
         "has no all_gather_coalesced");
     refuses([&] { group.monitored_barrier(); }, "has no monitored_barrier");
-    refuses([&] { group.broadcast(wide); }, "moves no f64");
-    refuses([&] { group.all_reduce(wide); }, "reduces no f64");
+    refuses([&] { group.broadcast(wide); }, "does not move f64");
+    refuses([&] { group.all_reduce(wide); }, "does not reduce f64");
     refuses([&] { group.all_reduce(block, {.op = kMax}); }, "has no reduction max");
     refuses([&] { group.all_reduce(block, {.algorithm = Algorithm::kOneShot}); },
-            "chooses how it reduces by itself");
+            "chooses the algorithm by itself");
     group.all_reduce(block);
     EXPECT_EQ(one[0], 2.0F);
     group.broadcast(block);

@@ -1,4 +1,4 @@
-// Coalesced operations: the same bits as one operation for each buffer.
+// Coalesced operations give the same bits as one operation for each buffer.
 #include <unistd.h>
 
 #include <cstddef>
@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
@@ -33,7 +32,7 @@ using ::testing::HasSubstr;
 
 using Bytes = std::vector<std::byte>;
 
-// Lists of counts: nothing, empty buffers, few elements, more than a slot takes.
+// Lists of counts: an empty list, empty buffers, few elements, and more elements than a slot holds.
 const std::vector<std::vector<std::int64_t>> kLists{
     {}, {0}, {1}, {3, 0, 5, 1}, {7, 7}, {1000, 1, 5000}, {40000, 2, 60001}};
 
@@ -129,7 +128,7 @@ TEST_P(CoalescedWorlds, AllGatherIsThatOfEachBuffer) {
   }
 }
 
-// This rank's block of each.
+// Returns this rank's block of each buffer.
 std::vector<Buffer> own_blocks(const ProcessGroup& group, std::vector<Buffer> wholes) {
   for (Buffer& whole : wholes) {
     whole.count /= group.world_size();
@@ -204,7 +203,7 @@ TEST(Coalesced, ABufferThatComesTwiceIsReducedOnce) {
   }
 }
 
-// As many elements in all, but not in the same places.
+// The total number of elements is equal, but the boundaries differ.
 TEST(Coalesced, RanksThatCutDifferentlyAreTold) {
   for (const test::World& world : {test::one_node(2), test::World{.nodes = {"a", "b"}}}) {
     const auto errors = test::errors_of_ranks(world, [](ProcessGroup& group) {

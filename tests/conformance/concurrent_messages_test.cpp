@@ -1,4 +1,4 @@
-// Messages beside collectives, other threads and sleeping ranks.
+// Messages concurrent with collectives, other threads and sleeping ranks.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts,
                          ::testing::ValuesIn(test::message_layouts()),
                          ::testing::PrintToStringParamName());
 
-// A receive that waits holds up no collective, a collective that waits holds up no message.
+// A waiting receive does not block a collective, and a waiting collective does not block a message.
 TEST_P(ConcurrentMessages, AndCollectivesGoOnBesideEachOther) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
     float late = 0;
@@ -44,7 +44,7 @@ TEST_P(ConcurrentMessages, AndCollectivesGoOnBesideEachOther) {
     EXPECT_EQ(sum, 4);
     EXPECT_FALSE(pending.is_completed());
 
-    // Rank 0 comes to this one only after it has heard from all others.
+    // Rank 0 joins this operation only after it has received a message from each other rank.
     std::int32_t token = group.rank();
     const Buffer buffer = as_buffer(std::span(&token, 1));
     std::vector<float> values(100'000, 1.0F);
@@ -97,13 +97,13 @@ TEST_P(ConcurrentMessages, OfSeveralThreadsPassBesideCollectives) {
   });
 }
 
-// Whatever the sleeping thread of a rank waits for: without a wake-up it would look again only when
-// the first stall is due, after five seconds.
+// A message must wake the sleeping thread of a rank, whichever operation the thread waits for.
+// Without a wake-up the thread would poll again only at the first stall report, after five seconds.
 TEST_P(ConcurrentMessages, WakeARankThatSleepsForOthersToo) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
     std::int32_t value = 0;
     const Buffer buffer = as_buffer(std::span(&value, 1));
-    // Time to fall asleep; whether they do changes nothing for what is right.
+    // Gives the ranks time to sleep. The expected result does not depend on the sleep.
     const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
     for (const int last : {1, 2, 3}) {
       if (group.rank() == 0) {

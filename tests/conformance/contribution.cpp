@@ -1,12 +1,12 @@
-// What ranks contribute to the reductions of a backend that has the canonical tree's bits, or to
-// tests that say how far their results may be from it: numbers of any kind.
+// Contributions of ranks: numbers of any kind, for reductions of a backend with the canonical
+// tree's bits and for tests with a bound on the deviation from these bits.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 
 #include "reference.h"
 
@@ -22,7 +22,7 @@ void fill(std::vector<std::byte>& bytes, std::mt19937& random, double scale) {
   }
 }
 
-// Keeps the exponent small, so that sums of a few stay finite; works for f16 and bf16 alike.
+// Keeps the exponent small, so that sums of a few numbers stay finite. Works for f16 and bf16.
 void fill_half(std::vector<std::byte>& bytes, std::mt19937& random) {
   for (std::size_t at = 0; at < bytes.size(); at += 2) {
     const auto value = static_cast<std::uint16_t>(random() & 0xBBFFU);

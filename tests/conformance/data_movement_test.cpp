@@ -1,4 +1,4 @@
-// all_gather, gather, scatter and all_to_all: every byte is where it belongs, on any layout, for
+// all_gather, gather, scatter and all_to_all: every byte arrives at its place, on any layout, for
 // memory of any kind.
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
@@ -34,7 +33,7 @@ using test::uneven_counts;
 
 using Bytes = std::vector<std::byte>;
 
-// Around the borders of a slot (16 KiB) and of windows.
+// Sizes around the limits of a slot (16 KiB) and of windows.
 const std::vector<std::int64_t> kCounts{0, 1, 63, 2048, 4097, 70001, 200003};
 constexpr std::int64_t kLargestForManyRanks = 70001;
 
@@ -63,7 +62,7 @@ class MovementWorlds : public ::testing::TestWithParam<int> {
   }
 };
 
-// What rank `from` gives rank `to`.
+// Returns the data that rank `from` sends to rank `to`.
 Bytes message(std::int64_t count, int from, int to, unsigned seed) {
   return contribution(DType::kInt32, count, from * 64 + to, seed);
 }
@@ -97,7 +96,7 @@ TEST_P(MovementWorlds, AllGatherTakesUnevenBlocksInABufferOrAList) {
     group.all_gather(in.buffer(), out.buffer(), {.counts = counts});
     ASSERT_EQ(out.bytes(), join(blocks));
     const TestMemory apart(group, trial.memory, sum(counts), DType::kUInt8);
-    // In place: the own block is where it is to go.
+    // In place: the rank's own block is already at its place in the output.
     std::vector<Buffer> list = cut(apart.buffer(), counts);
     std::copy(blocks[rank].begin(), blocks[rank].end(), static_cast<std::byte*>(list[rank].data));
     group.all_gather(list[rank], list);

@@ -1,5 +1,6 @@
-// Of an error whose cause only some ranks see, all that wait hear in its own words: also those that
-// have no connection with any of these, and though the processes of all live on.
+// If only some ranks can detect the cause of an error, all waiting ranks receive the error with its
+// original text. This includes ranks without a connection to the detecting ranks, while all
+// processes continue to run.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -20,7 +21,6 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 #include "unisono/comm/options.h"
@@ -31,9 +31,9 @@
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/store/hash_store.h"
 #include "unisono/transport/frame.h"
+#include "unisono/transport/rank_table.h"
 
 #include "support/ranks.h"
 
@@ -50,7 +50,8 @@ using ::testing::Not;
 
 constexpr std::size_t kRanks = 4;
 
-// Of the blocks, which are large: each rank exchanges parts of them with several others.
+// Number of elements of a block. Blocks are large: each rank exchanges parts of blocks with several
+// other ranks.
 constexpr std::int64_t kBlock = 1 << 16;
 
 const std::vector<std::vector<std::string>> kLayouts{{"a", "b", "a", "a"}, {"a", "a", "b", "b"}};
@@ -62,7 +63,7 @@ struct Operation {
   friend void PrintTo(const Operation& which, std::ostream* out) { *out << which.name; }
 };
 
-// Memory for as many blocks of any type.
+// Memory for `n` blocks of any type.
 class Blocks {
  public:
   Blocks(std::int64_t n, DType dtype)
@@ -116,7 +117,7 @@ const std::vector<Operation> kOperations{
      }},
 };
 
-// Runs it, and keeps the rank until all have failed.
+// Runs the call, and keeps the rank in the group until all ranks have failed.
 class UntilAllHaveFailed {
  public:
   explicit UntilAllHaveFailed(std::size_t n_ranks = kRanks)
@@ -149,7 +150,8 @@ class UntilAllHaveFailed {
 
 class EveryoneHears : public ::testing::TestWithParam<Operation> {};
 
-// A rank that needs none of those that differ may succeed, and hears in its next call.
+// A rank that does not depend on the differing ranks may succeed, and receives the error in its
+// next call.
 TEST_P(EveryoneHears, OfAMismatch) {
   const Operation& operation = GetParam();
   for (const std::vector<std::string>& nodes : kLayouts) {
@@ -188,7 +190,8 @@ INSTANTIATE_TEST_SUITE_P(Operations,
                          ::testing::ValuesIn(kOperations),
                          ::testing::PrintToStringParamName());
 
-// Rank 3 sees what rank 2 called instead; rank 0 and 1 wait for messages, of one rank or of any.
+// Rank 3 detects rank 2's different call. Ranks 0 and 1 wait for messages: rank 0 from one rank,
+// rank 1 from any rank.
 TEST(EveryoneWhoWaits, ForAMessageHearsOfAMismatchToo) {
   UntilAllHaveFailed until_all_have_failed;
   const auto errors = errors_of_ranks({.nodes = {"a", "b", "c", "c"}}, [&](ProcessGroup& group) {
@@ -228,7 +231,7 @@ TEST(EveryoneWhoWaits, SaysTheCauseAgainInEachLaterCall) {
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("closed since"), names_both_calls("all_reduce"))));
 }
 
-// The store is what ranks tell each other such things by.
+// Ranks usually report such errors to each other through the store.
 TEST(EveryoneWhoWaits, HearsOfAMismatchWithoutAStore) {
   const auto store = std::make_shared<store::HashStore>();
   UntilAllHaveFailed until_all_have_failed;
@@ -261,7 +264,7 @@ TEST(EveryoneWhoWaits, HearsOfAMismatchWithoutAStore) {
   EXPECT_THAT(errors, Each(names_both_calls("all_reduce")));
 }
 
-// Rank 1 waits in the store for rank 0, which does not come: the group that they are of has failed.
+// Rank 1 waits in the store for rank 0, which does not arrive because the parent group has failed.
 TEST(EveryoneWhoWaits, InTheStoreForANewGroupHearsOfAMismatchToo) {
   store::HashStore store;
   UntilAllHaveFailed until_all_have_failed;
@@ -277,13 +280,13 @@ TEST(EveryoneWhoWaits, InTheStoreForANewGroupHearsOfAMismatchToo) {
   EXPECT_THAT(errors, Each(names_both_calls("all_reduce")));
 }
 
-// Rank 2 can't make the group that all others wait in.
+// Rank 2 can't create the group in which all others wait.
 TEST(EveryoneWhoWaits, HearsOfARankThatCouldNotMakeTheGroup) {
   engine::register_backend(
       "lame",
       "fails on one rank, but for the group of all",
-      [](const rendezvous::Roster& roster, std::shared_ptr<engine::Engine> native) {
-        if (roster.world_size() < static_cast<int>(kRanks) && roster.self().rank == 2) {
+      [](const transport::RankTable& roster, std::shared_ptr<engine::Engine> native) {
+        if (roster.world_size() < static_cast<int>(kRanks) && roster.self().job_rank == 2) {
           throw Error(ErrorCode::kSystem, "no device is left");
         }
         return native;
@@ -304,7 +307,7 @@ TEST(EveryoneWhoWaits, HearsOfARankThatCouldNotMakeTheGroup) {
   }
 }
 
-// Its arena has room for the board of the first group alone.
+// The arena of rank 2 has room only for the control block of the first group.
 TEST(EveryoneWhoWaits, HearsOfARankThatHasNoRoomForTheGroup) {
   const World world{.nodes = kLayouts[0],
                     .own_environment = {{2, {{"UNISONO_ARENA_BYTES", "20M"}}}}};
@@ -312,19 +315,18 @@ TEST(EveryoneWhoWaits, HearsOfARankThatHasNoRoomForTheGroup) {
     try {
       (void)group.new_group(std::vector{0, 1, 2});
     } catch (const Error&) {
-      group.barrier();  // Which is as good as before.
+      group.barrier();  // The parent group still works.
       throw;
     }
   });
   EXPECT_THAT(errors, Each(AnyOf(HasSubstr("rank 2 has no room"), HasSubstr("no room left"))));
 }
 
-// What a rank's watcher answers to who asks, as one does before it reports a stall.
-std::string answer_of(const rendezvous::Roster& roster, int rank) {
-  const rendezvous::Member& member = roster.members[static_cast<std::size_t>(rank)];
+// Returns a watcher's answer to a query, as ranks send before a stall report.
+std::string answer_of(const transport::RankTable& roster, int rank) {
+  const transport::Member& member = roster.members[static_cast<std::size_t>(rank)];
   const Deadline deadline = Deadline::after(std::chrono::seconds(20));
-  const Fd socket =
-      net::connect_tcp(net::Address::parse(member.address, member.port).value(), deadline);
+  const Fd socket = net::connect_tcp(member.address, deadline);
   (void)net::connect_hello(
       socket.get(),
       "the test's secret",

@@ -1,4 +1,4 @@
-// A rank that leaves many groups in which another has given up says so once.
+// A rank that leaves many groups in which another rank has timed out reports this once.
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -39,7 +39,7 @@ void wait_in_vain(ProcessGroup& group) {
       Error);
 }
 
-// Another rank may fail over it, or both.
+// The mismatch may fail on the other rank, or on both.
 void try_to_reduce(ProcessGroup& group, const Buffer& buffer) {
   try {
     group.reduce(buffer, buffer);
@@ -48,8 +48,8 @@ void try_to_reduce(ProcessGroup& group, const Buffer& buffer) {
   }
 }
 
-// What the ranks log after ranks 1 and 2 have given up in three groups each, to which rank 0 never
-// comes.
+// Returns the log of all ranks after ranks 1 and 2 have timed out in three groups each, in which
+// rank 0 never makes a call.
 std::string log_of_leaving(World world) {
   ::testing::internal::CaptureStderr();
   test::run_ranks(world, [](ProcessGroup& group) {
@@ -81,7 +81,7 @@ TEST(FailuresInGroups, AreAllSaidToWhoDebugs) {
   EXPECT_EQ(n_lines_with(log, "warning: [rank 0/3"), 2) << log;
 }
 
-// Rank 1, which only sends, hears of what the others disagree about as it leaves.
+// Rank 1 only sends and receives the mismatch of the others while it leaves.
 TEST(FailuresInGroups, AreSaidOnceBetweenNodes) {
   ::testing::internal::CaptureStderr();
   test::run_ranks({.nodes = {"a", "b", "c"}}, [](ProcessGroup& world) {

@@ -14,10 +14,9 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/errors.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/comm/timed_out.h"
 #include "unisono/comm/work.h"
 
 #include "support/ranks.h"
@@ -63,7 +62,7 @@ TEST(Group, ATimeoutNamesTheAbsentRank) {
         return;
       }
       try {
-        // Rank 2 may wait for rank 0 alone, which knows of rank 1.
+        // Rank 2 may wait for rank 0 alone, which can report that rank 1 is missing.
         group.barrier({.timeout = group.rank() == 0 ? std::chrono::milliseconds(300)
                                                     : std::chrono::seconds(30)});
       } catch (const Error& error) {
@@ -78,9 +77,10 @@ TEST(Group, ATimeoutNamesTheAbsentRank) {
   }
 }
 
-// Nobody else has a reason to tell: who gives up, and who hears of it, does not wait for one.
+// No other rank has an error to report. Neither the rank that times out nor the ranks that receive
+// its error wait for such a report.
 TEST(Group, OneRanksTimeoutEndsTheCallSoonOnAllThatWait) {
-  // Before anybody looks into the wait.
+  // Ends before any rank analyzes the wait.
   constexpr std::chrono::milliseconds kTimeout(150);
   for (const World& world : kLayouts) {
     std::promise<void> over;
@@ -225,7 +225,7 @@ TEST(Group, AnAbortEndsTheWaitsOfAllRanks) {
     const std::shared_future<void> is_over = over.get_future().share();
     const auto errors = errors_of_ranks(world, [&](ProcessGroup& group) {
       if (group.rank() == 1) {
-        is_over.wait();  // Never calls the barrier that the others wait in.
+        is_over.wait();  // Rank 1 never calls the barrier in which the others wait.
       } else if (group.rank() == 0) {
         const Work work = group.barrier_async();
         group.abort("somebody gave up");

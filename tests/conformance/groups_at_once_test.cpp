@@ -1,5 +1,4 @@
-// Groups made at the same time, by several threads of each rank, of parents that have ranks in
-// common.
+// Groups that several threads of each rank create at the same time, from parents with common ranks.
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -28,7 +27,7 @@ using test::World;
 
 constexpr int kRounds = 40;
 
-// Each on a thread of its own. Throws the first exception that one of them threw.
+// Runs each task on its own thread. Throws the first exception of any task.
 void run_at_once(const std::vector<std::function<void()>>& tasks) {
   std::vector<std::exception_ptr> errors(tasks.size());
   {
@@ -50,7 +49,7 @@ void run_at_once(const std::vector<std::function<void()>>& tasks) {
   }
 }
 
-// The ranks of a parent make and use one group after the other.
+// The ranks of a parent create and use one group after the other.
 std::function<void()> make_groups(ProcessGroup& parent) {
   return [&parent] {
     std::vector<int> all;
@@ -79,7 +78,8 @@ TEST(GroupsAtOnce, OfTwoParentsWork) {
   }
 }
 
-// Of three ranks each pair has groups of its own beside those of all: no rank makes as many.
+// Each pair of the three ranks has groups in addition to the groups of all ranks. The number of
+// groups differs between ranks.
 TEST(GroupsAtOnce, OfParentsWithOtherRanksWork) {
   for (const World& world : {one_node(3), World{.nodes = {"a", "b", "b"}}}) {
     run_ranks(world, [](ProcessGroup& group) {

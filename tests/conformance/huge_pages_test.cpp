@@ -1,4 +1,5 @@
-// Large blocks of allocate() take huge pages where the system has them, and do without elsewhere.
+// Large blocks of allocate() use huge pages if the system provides such pages, and normal pages
+// otherwise.
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/transport/shm/testing/page_advice.h"
 
@@ -39,7 +39,7 @@ TEST(HugePages, AreAskedForForBlocksThatGainByThem) {
   });
 }
 
-// While it lives this process gets none.
+// Disables huge pages for this process during the object's lifetime.
 class WithoutHugePages {
  public:
   WithoutHugePages() : is_so_(set(1)) {}

@@ -1,4 +1,4 @@
-// The ways in which ranks meet that are given as text, besides env://.
+// Rendezvous methods that are given as text, except env://.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/net/address.h"
-#include "unisono/net/port_reservation.h"
+#include "unisono/net/ports.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/store/hash_store.h"
 
@@ -34,7 +34,8 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// A multicast group of this process alone: other runs may go on at the same time.
+// Returns a multicast group of this process alone, because other test runs may be active at the
+// same time.
 std::string group_at(int port) {
   return "tcp://239.84." + std::to_string(::getpid() / 256 % 256) + "." +
          std::to_string(::getpid() % 256) + ":" + std::to_string(port);
@@ -46,8 +47,8 @@ InitOptions meeting_at(const std::string& method) {
           .environment = test::fake_environment({{"UNISONO_ARENA_BYTES", "1G"}})};
 }
 
-// One thread per entry meets as it says; then all add their ones up. Returns each one's rank, in
-// the order of the entries.
+// Runs one thread per entry, which joins with these options and then sums the ones of all ranks.
+// Returns the rank of each thread in the order of the entries.
 std::vector<int> ranks_of(const std::vector<InitOptions>& starts, float sum) {
   std::vector<int> ranks(starts.size(), -1);
   std::vector<std::string> errors(starts.size());
@@ -172,7 +173,8 @@ TEST(InitMethods, AMulticastGroupGivesOutTheRanks) {
   EXPECT_EQ(sorted(ranks_of(starts, 4)), (std::vector<int>{0, 1, 2, 3}));
 }
 
-// Two jobs of two, whose processes come by turns, at the same place under different names.
+// Two jobs of two processes each meet at the same place under different names. The processes of the
+// jobs start alternately.
 void expect_names_to_part_jobs(const std::string& place) {
   const std::string method = place + "?world_size=2&group_name=";
   const InitOptions anna = meeting_at(method + "anna");
@@ -213,7 +215,7 @@ TEST(InitMethods, JobsOfDifferentNamesShareAFile) {
 }
 
 TEST(InitMethods, JobsThatFollowEachOtherInAFileDoNotMix) {
-  // Eight at once are two jobs of four, whoever comes first.
+  // Eight simultaneous processes form two jobs of four, in any order of arrival.
   const test::TemporaryFolder folder;
   const std::vector<InitOptions> starts(
       8, meeting_at("file://" + folder.path() + "/job?world_size=4"));
@@ -238,7 +240,7 @@ TEST(InitMethods, ProcessesThatContradictEachOtherInAFileAllHearTheSame) {
   EXPECT_THAT(errors_of({meeting_at(method + "?world_size=2&rank=1"),
                          meeting_at(method + "?world_size=2&rank=1")}),
               Each(AllOf(HasSubstr("rank 1 was given to 2 processes: rank 1 " + pid),
-                         HasSubstr("nobody has rank 0"))));
+                         HasSubstr("no process has rank 0"))));
   EXPECT_THAT(
       errors_of({meeting_at(method + "?world_size=2"), meeting_at(method + "?world_size=3")}),
       Each(HasSubstr("the world size differs: 2 on rank")));
@@ -275,7 +277,7 @@ TEST(InitMethods, ASchemeOfTheProgramsOwnSaysWhereRanksMeet) {
         rendezvous::register_init_method(
             "A b", [](const rendezvous::DiscoveryRequest&) { return rendezvous::Discovered(); });
       },
-      ThrowsMessage<Error>(HasSubstr("is no scheme")));
+      ThrowsMessage<Error>(HasSubstr("is not a scheme")));
 }
 
 TEST(InitMethods, WhatIsMissingIsNamed) {
@@ -295,7 +297,7 @@ TEST(InitMethods, WhatIsMissingIsNamed) {
               HasSubstr("rank 2 is not below world_size 2; there is no option a"));
   for (const char* method : {"file://", "file:///", "file://job", "file://host:12/job"}) {
     EXPECT_THAT(error_of(meeting_at(std::string(method) + "?world_size=2")),
-                HasSubstr("it needs a whole path behind three slashes"));
+                HasSubstr("it needs an absolute path, after three slashes"));
   }
   EXPECT_THAT(error_of(meeting_at("zeus://host")),
               AllOf(HasSubstr("there is no scheme zeus"), HasSubstr("file://")));
@@ -314,7 +316,7 @@ TEST(InitMethods, AFileThatIsNoMeetingStaysAsItIs) {
   const test::TemporaryFolder folder;
   const std::string path = folder.write("letter", "Dear Anna");
   EXPECT_THAT(error_of(meeting_at("file://" + path + "?world_size=2")),
-              HasSubstr("the file was there before and is no store's"));
+              HasSubstr("the file existed before and is not a store's"));
   EXPECT_TRUE(std::filesystem::exists(path));
 }
 

@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 const std::vector<World> kLayouts{
     one_node(3), {.nodes = {"a", "b", "c"}}, {.nodes = {"a", "a", "b"}}};
 
-// Ends when the group does.
+// Calls barriers from the end of `is_over` until the group ends.
 void come_after(const std::atomic<bool>& is_over, ProcessGroup& group) {
   is_over.wait(false);
   while (true) {
@@ -48,7 +48,7 @@ TEST(Group, AnInterruptedCallEndsTheGroupEverywhere) {
       }
       is_interrupted = group.rank() == 0;
       try {
-        // To the others rank 0 has come to the first.
+        // The other ranks wait in the first barrier, which rank 0 has called.
         while (true) {
           group.barrier();
         }

@@ -1,5 +1,5 @@
-// Between nodes a rank may return from an operation over which others disagree: where it only
-// sends, or has no part in what went wrong. It hears of it all the same, with both calls.
+// Between nodes a rank may return from an operation over which other ranks disagree, if the rank
+// only sends or is not affected. The rank still receives the error with both calls.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +15,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -30,7 +30,7 @@ using test::World;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// On nodes of their own. Rank 2 says 5 elements where the others say 4.
+// Each rank has its own node. Rank 2 passes 5 elements; the other ranks pass 4.
 const World kWorld{.nodes = {"a", "b", "c"}};
 
 constexpr int kOdd = 2;
@@ -38,7 +38,7 @@ constexpr int kOdd = 2;
 struct Operation {
   std::string name;
   std::function<void(ProcessGroup& group, std::size_t count)> call;
-  int fails;  // The rank that hears of it at once; rank 1 does not.
+  int fails;  // The rank that receives the error at once; rank 1 does not.
 
   friend void PrintTo(const Operation& which, std::ostream* out) { *out << which.name; }
 };
@@ -81,7 +81,7 @@ const std::vector<Operation> kOperations{
 
 class LateMismatch : public ::testing::TestWithParam<Operation> {
  protected:
-  // Ranks 0 and 1 call `next` once one has failed. What rank 1 throws.
+  // Ranks 0 and 1 call `next` after one rank has failed. Returns the error of rank 1.
   static std::string error_of_next_call(const std::function<void(ProcessGroup& group)>& next) {
     const Operation& operation = GetParam();
     std::latch is_rank_1_done(1);
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Operations,
                          ::testing::ValuesIn(kOperations),
                          ::testing::PrintToStringParamName());
 
-// The last call of each rank before it leaves the group; rank 2 calls it with another count.
+// The last call of each rank before the rank leaves the group. Rank 2 passes a different count.
 const std::vector<Operation> kLastCalls{
     {.name = "reduce", .call = kOperations[0].call, .fails = 0},
     {.name = "gather", .call = kOperations[1].call, .fails = 0},
@@ -186,7 +186,7 @@ const std::vector<Operation> kLastCalls{
          [](ProcessGroup& group, std::size_t count) {
            std::vector<float> in(16);
            std::vector<float> out(12 + count);
-           // Rank 2 takes another size of rank 3 than that gives it.
+           // The count that rank 2 expects from rank 3 differs from the count that rank 3 sends.
            const auto odd = static_cast<std::int64_t>(count);
            group.all_to_all(as_buffer(std::span(in)),
                             as_buffer(std::span(out)),
@@ -218,7 +218,7 @@ const std::vector<Operation> kLastCalls{
     {.name = "all_reduce_by_a_ring",
      .call =
          [](ProcessGroup& group, std::size_t count) {
-           std::vector<float> data(count - 4);  // Of some ranks none.
+           std::vector<float> data(count - 4);  // No elements on some ranks.
            group.all_reduce(as_buffer(std::span(data)), {.algorithm = Algorithm::kRing});
          },
      .fails = 2},
@@ -261,7 +261,7 @@ const std::vector<Operation> kLastCalls{
 
 class LastCall : public ::testing::TestWithParam<std::tuple<Operation, World>> {};
 
-// Whichever rank comes last.
+// Each rank comes last once.
 TEST_P(LastCall, ThatDiffersIsAnErrorOnEveryRank) {
   const auto& [operation, world] = GetParam();
   for (int late = 0; late < 4; ++late) {
@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(Operations,
                                   ::testing::PrintToString(std::get<1>(param.param));
                          });
 
-// A rank that waits in another operation than others have ended in.
+// A rank waits in another operation than the operation in which the others have ended.
 TEST(LastCallOfARoot, IsComparedWithWhatOthersWaitIn) {
   const World world{.nodes = {"a", "b"}};
   const auto errors = test::errors_of_ranks(world, [](ProcessGroup& group) {
@@ -329,7 +329,8 @@ TEST(LastCallThatOnlySends, IsNotWaitedForLongerThanAFewSeconds) {
   });
 }
 
-// Rank 2 has sent what it gives to another root, which waits for nobody, and calls another group.
+// Rank 2 has sent its contribution to another root, which waits for no rank, and calls another
+// group.
 TEST(LateMismatch, IsFoundThoughWhoIsWrongHasGoneOnInAnotherGroup) {
   const World world{.nodes = {"a", "b", "c"}, .environment = {{"UNISONO_STALL_SECONDS", "0.3"}}};
   const auto errors = test::errors_of_ranks(world, [](ProcessGroup& group) {

@@ -1,4 +1,4 @@
-// What becomes of messages in flight when ranks destroy their group.
+// Messages in transit when ranks destroy their group.
 #include <unistd.h>
 
 #include <chrono>
@@ -89,7 +89,7 @@ TEST_P(Leaving, WhatWasSentBeforeArrives) {
       std::vector<std::int32_t> mine(n_values, group.rank());
       std::vector<std::int32_t> theirs(n_values, -1);
       const Work receive = group.recv_async(as_buffer(std::span(theirs)), before);
-      // Some destroy their group before their message is sent.
+      // Some ranks destroy their group before their message is sent.
       std::this_thread::sleep_for(std::chrono::milliseconds(100) * group.rank());
       const Work send = group.send_async(as_buffer(std::span(mine)), next);
       group.destroy();
@@ -127,7 +127,7 @@ TEST_P(Leaving, WithAMessageThatDoesNotFitIsAnErrorOnBothRanks) {
   }
 }
 
-// How long rank 0 takes to leave after it has sent; rank 1 stays until it has.
+// Returns the time that rank 0 takes to leave after a send. Rank 1 stays until rank 0 has left.
 std::chrono::milliseconds time_to_leave(const World& world, bool is_received) {
   std::promise<void> has_left;
   std::shared_future<void> may_leave = has_left.get_future().share();

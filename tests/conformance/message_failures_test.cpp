@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
@@ -38,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts,
                          ::testing::ValuesIn(test::message_layouts()),
                          ::testing::PrintToStringParamName());
 
-// Who sends a wrong count, dtype or both; as a small message and as a large one.
+// The sender passes a wrong count, dtype or both, in a small message and in a large message.
 TEST_P(MessageFailures, AMisfitIsAnErrorOnBothRanksThatNamesBoth) {
   struct Misfit {
     std::size_t n_sent;
@@ -94,7 +93,7 @@ TEST_P(MessageFailures, ATimeoutNamesTheRank) {
     }
     float value = 0;
     const Work other = group.recv_async(as_buffer(std::span(&value, 1)), 2);
-    // Time for the progress thread to fall asleep with a later deadline than what comes.
+    // Gives the progress thread time to sleep with a later deadline than the next call has.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const auto start = std::chrono::steady_clock::now();
     try {
@@ -109,7 +108,7 @@ TEST_P(MessageFailures, ATimeoutNamesTheRank) {
                   AllOf(HasSubstr("recv (f32[1], from rank 1, tag 4) of weights"),
                         HasSubstr("rank 1 (pid")));
     }
-    // What was under way, and what comes, fails with it.
+    // Active and later operations fail together with the receive.
     EXPECT_THROW(other.wait(), Error);
     over.set_value();
     group.send(as_buffer(std::span(&value, 1)), 1);
@@ -137,7 +136,7 @@ TEST_P(MessageFailures, AFailedCollectiveEndsMessagesToo) {
     std::vector<float> values(group.rank() == 2 ? 8 : 4);
     float value = 0;
     if (group.rank() == 3) {
-      // Hears of it in a message that never comes.
+      // Receives the error while rank 3 waits for a message that never comes.
       group.recv(as_buffer(std::span(&value, 1)), 0);
       return;
     }

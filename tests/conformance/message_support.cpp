@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 
 namespace unisono::test {
 

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 #include "unisono/engine/backends.h"
@@ -90,7 +89,7 @@ TEST_P(Messages, OfAllDTypesPass) {
   });
 }
 
-// Each of the four ways in which two buffers can lie.
+// Each buffer is in private or symmetric memory: four combinations.
 TEST_P(Messages, OfSymmetricMemoryPassLikeOthers) {
   if (engine::look_up_backend(GetParam().backend).capabilities.devices.has(DeviceType::kCuda)) {
     GTEST_SKIP() << "backend " << GetParam().backend << " allocates on GPUs";
@@ -122,7 +121,8 @@ TEST_P(Messages, OfSymmetricMemoryPassLikeOthers) {
   });
 }
 
-// Small and large ones in turn: those that announce themselves must not be overtaken.
+// Small and large messages alternate. Later messages must not overtake a large message that was
+// only announced.
 TEST_P(Messages, WithOneTagArriveInTheirOrder) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
     constexpr int kMessages = 60;
@@ -171,7 +171,7 @@ TEST_P(Messages, AreReceivedByTagInAnyOrder) {
   });
 }
 
-// More than a peer keeps for a rank: the message behind it must come through.
+// More messages than a peer buffers for a rank. The message behind these must still arrive.
 TEST_P(Messages, BehindManyThatNobodyReceivesComeThrough) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
     constexpr int kMessages = 400;
@@ -211,7 +211,8 @@ TEST_P(Messages, FromAnySourceSayWhoSentThemAndLeaveNobodyOut) {
       }
       return;
     }
-    // All are there before the first is received: none of the others sends more than is kept.
+    // All messages have arrived before the first receive: no rank sends more than the receiver
+    // buffers.
     std::vector<int> next(4, 0);
     std::vector<int> sources;
     for (int i = 0; i < 3 * kMessages; ++i) {
@@ -231,7 +232,8 @@ TEST_P(Messages, FromAnySourceSayWhoSentThemAndLeaveNobodyOut) {
   });
 }
 
-// Those that are unexpected when the receives come are taken in turn.
+// Unexpected messages that are present when the receives are posted are taken from each source in
+// turn.
 TEST_P(Messages, FromAnySourceAreTakenInTurn) {
   run_ranks(GetParam(), [](ProcessGroup& group) {
     constexpr int kMessages = 30;
@@ -244,7 +246,7 @@ TEST_P(Messages, FromAnySourceAreTakenInTurn) {
       group.send(buffer, 0, {.tag = 2});
       return;
     }
-    // Behind all that was sent with tag 1.
+    // These messages come after all messages with tag 1.
     for (const int from : {1, 2, 3}) {
       group.recv(buffer, from, {.tag = 2});
     }
@@ -323,7 +325,7 @@ TEST_P(Messages, ToOneselfArrive) {
       EXPECT_EQ(recv.source_rank(), group.rank());
       EXPECT_EQ(received, sent);
     }
-    // A small one needs no receive to be sent.
+    // A small message is sent without a posted receive.
     std::int64_t value = 5;
     group.send(as_buffer(std::span(&value, 1)), group.rank());
     value = 0;

@@ -1,4 +1,5 @@
-// Where each rank needs all others, all ranks hear of a mismatch at once: in the operation itself.
+// In operations in which each rank depends on all others, all ranks receive a mismatch at once, in
+// the operation itself.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,9 +24,9 @@ using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// What a call says; a rank that disagrees says one of these differently.
+// Arguments of a call. The deviating rank changes one of the fields.
 struct Shape {
-  std::int64_t count = 6;  // Of a rank's block, or of the vector.
+  std::int64_t count = 6;  // Elements of a rank's block or of the vector.
   DType dtype = DType::kFloat32;
   ReduceOp op = {};
 };
@@ -40,7 +41,7 @@ class Elements {
     return {.data = memory_.data(), .count = count_, .dtype = dtype_};
   }
 
-  // `n` blocks, as if of any size.
+  // Returns `n` blocks for operations with a block size per rank.
   [[nodiscard]] std::vector<Buffer> blocks(int n) {
     std::vector<Buffer> blocks;
     for (int block = 0; block < n; ++block) {

@@ -1,4 +1,4 @@
-// Ranks that call different things all hear of it, with both ranks and both calls.
+// If ranks make different calls, all ranks receive an error with both ranks and both calls.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -32,16 +32,17 @@ using ::testing::HasSubstr;
 
 struct Disagreement {
   std::string name;
-  /// What the error calls it; empty where a rank may have gone on to another call.
+  /// Text of the error; empty if a rank may have continued with another call.
   std::string heading;
-  /// What rank 1 of 3 does, and what the others do.
+  /// Call of rank 1 of 3, and call of the other ranks.
   std::function<void(ProcessGroup&)> one;
   std::function<void(ProcessGroup&)> others;
   std::string one_says;
   std::string others_say;
-  /// Who finds out says more of its own call: one of these.
+  /// The rank that detects the mismatch describes its own call in more detail, with one of these
+  /// texts.
   std::vector<std::string> in_full = {};
-  ReduceKind reduction = ReduceKind::kSum;  ///< What the backend must have.
+  ReduceKind reduction = ReduceKind::kSum;  ///< Reduction that the backend must support.
 
   friend void PrintTo(const Disagreement& which, std::ostream* out) { *out << which.name; }
 };
@@ -112,7 +113,7 @@ TEST_P(Mismatch, IsAnErrorOnEveryRankThatNamesBothCalls) {
     const auto errors = test::errors_of_ranks({.nodes = nodes}, [](ProcessGroup& group) {
       group.barrier();
       (group.rank() == 1 ? GetParam().one : GetParam().others)(group);
-      // Who had no part in the other's call hears of it here.
+      // A rank that did not depend on the other's call receives the error here.
       group.barrier();
     });
     EXPECT_THAT(errors,
@@ -224,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Calls,
                          ::testing::ValuesIn(kDisagreements),
                          ::testing::PrintToStringParamName());
 
-// As where each of two threads makes its own operations.
+// Simulates two threads that each make their own operations.
 TEST(Mismatch, OfThreadsThatShareAGroupSaysSo) {
   const auto errors = test::errors_of_ranks(test::one_node(2), [](ProcessGroup& group) {
     group.barrier();
@@ -251,7 +252,7 @@ TEST(Mismatch, EachRankNamesWhatItsCallWasFor) {
   }
 }
 
-// Sizes that only the pair knows.
+// Only the two ranks have these sizes.
 TEST(Mismatch, ABlockThatIsNotAsLargeAsItsTakerExpectsNamesBothRanks) {
   for (const std::size_t count : {10U, 100000U}) {
     const auto errors = test::errors_of_ranks(test::one_node(3), [count](ProcessGroup& group) {

@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/comm/errors.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/comm/timed_out.h"
 
 #include "support/ranks.h"
 
@@ -40,7 +40,7 @@ struct Scene {
   bool is_first_call;
 };
 
-// In both forms.
+// Calls the blocking or the asynchronous form.
 void meet(ProcessGroup& group, const BarrierOptions& options = {}) {
   if (group.rank() % 2 == 0) {
     group.monitored_barrier(options);
@@ -49,17 +49,17 @@ void meet(ProcessGroup& group, const BarrierOptions& options = {}) {
   }
 }
 
-struct Heard {
+struct IncomingFrame {
   std::vector<std::string> errors;
   std::vector<std::vector<int>> late_ranks;
 };
 
-// Every rank but the missing ones calls monitored_barrier, all at about the same time.
-Heard heard_without(const Scene& scene) {
+// All ranks except the missing ranks call monitored_barrier at about the same time.
+IncomingFrame heard_without(const Scene& scene) {
   const auto n_here = static_cast<std::ptrdiff_t>(kWorldSize - scene.missing.size());
   std::latch have_come(n_here);
   std::latch are_over(n_here);
-  Heard heard{.errors = {}, .late_ranks = std::vector<std::vector<int>>(kWorldSize)};
+  IncomingFrame heard{.errors = {}, .late_ranks = std::vector<std::vector<int>>(kWorldSize)};
   heard.errors = errors_of_ranks(scene.world, [&](ProcessGroup& group) {
     if (!scene.is_first_call) {
       group.barrier();
@@ -84,7 +84,7 @@ Heard heard_without(const Scene& scene) {
   return heard;
 }
 
-// The ranks that follow "timed out waiting for".
+// Returns the ranks that follow "timed out waiting for".
 std::set<int> ranks_named_in(const std::string& error) {
   const std::string late =
       error.substr(std::min(error.size(), error.find("timed out waiting for")));
@@ -99,7 +99,7 @@ std::set<int> ranks_named_in(const std::string& error) {
 
 void expect_all_are_named(const Scene& scene) {
   const std::vector<int> missing(scene.missing.begin(), scene.missing.end());
-  const Heard heard = heard_without(scene);
+  const IncomingFrame heard = heard_without(scene);
   for (int rank = 0; rank < kWorldSize; ++rank) {
     const std::string& error = heard.errors[static_cast<std::size_t>(rank)];
     if (!scene.missing.contains(rank)) {
@@ -129,7 +129,7 @@ TEST(MonitoredBarrier, AsTheFirstCallToo) {
 }
 
 TEST(MonitoredBarrier, WhoHearsOfAnothersTimeoutKnowsToo) {
-  // Before anybody looks into the wait.
+  // Ends before any rank analyzes the wait.
   constexpr std::chrono::milliseconds kTimeout(150);
   for (const World& world : kLayouts) {
     std::latch have_come(kWorldSize - 1);

@@ -1,5 +1,5 @@
-// In a group of some of the job's ranks, messages call a rank as the job does; beside the number
-// that the caller gave.
+// In a group of some of the job's ranks, messages number a rank as the job does, in addition to the
+// number that the caller passed.
 #include <chrono>
 #include <functional>
 #include <span>
@@ -29,7 +29,7 @@ const std::vector<World> kWorlds{one_node(4), World{.nodes = {"a", "a", "b", "b"
 
 constexpr std::chrono::milliseconds kLong{400};
 
-// Of ranks 1 and 3 of the job, as they are ranks 0 and 1 of the group.
+// Returns the errors of ranks 1 and 3 of the job, which are ranks 0 and 1 of the group.
 std::vector<std::string> errors_in_group(const World& world,
                                          const std::function<void(ProcessGroup& group)>& call) {
   const auto errors = test::errors_of_ranks(world, [&](ProcessGroup& job) {
@@ -132,7 +132,7 @@ TEST(NamesInGroups, OtherListsOfRanksGiveBothNumbers) {
   EXPECT_THAT(errors[1], text);
 }
 
-// Where group and job count alike there is but one number.
+// If a rank has the same number in group and job, messages contain only one number.
 TEST(NamesInGroups, TheFirstRanksOfTheJobHaveOneNumber) {
   const auto errors = test::errors_of_ranks(one_node(3), [&](ProcessGroup& job) {
     const auto group = job.new_group(std::vector{0, 1});

@@ -1,4 +1,4 @@
-// Groups that their own ranks make alone: they meet in a store.
+// Groups that only their own members create, with a rendezvous in a store.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -65,12 +65,12 @@ TEST(NewGroupInAStore, RequestsAreAsFewHoweverManyRanksThereAre) {
       n_requests[static_cast<std::size_t>(group.rank())] = counting.n_requests();
       EXPECT_EQ(sum_of(*inner, 1), world_size);
     });
-    // Those who come early ask again while they wait.
+    // Ranks that arrive early send further requests while waiting.
     EXPECT_LE(*std::min_element(n_requests.begin(), n_requests.end()), 7);
   }
 }
 
-// They have a rank in common, or none; and groups that all make come between.
+// The groups have a common rank or no common rank, and alternate with groups that all ranks create.
 TEST(NewGroupInAStore, ManyGoOnBesideEachOther) {
   for (const World& world : kLayouts) {
     const auto store = std::make_shared<store::HashStore>();
@@ -130,9 +130,9 @@ TEST(NewGroupInAStore, ARankThatDoesNotComeIsNamed) {
     };
     if (group.rank() == 1) {
       EXPECT_EQ(error_of({1, 2, 0, 3}, "first"),
-                "new_group: rank 1 waited in vain for ranks 2, 0, 3 of [1, 2, 0, 3]");
+                "new_group: rank 1 timed out waiting for ranks 2, 0, 3 of [1, 2, 0, 3]");
       EXPECT_EQ(error_of({2, 1}, "second"),
-                "new_group: rank 1 waited in vain for rank 2 of [2, 1]");
+                "new_group: rank 1 timed out waiting for rank 2 of [2, 1]");
     }
     EXPECT_EQ(sum_of(group, 1), 4);
   });

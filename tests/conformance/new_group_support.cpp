@@ -18,7 +18,7 @@
 namespace unisono::test {
 namespace {
 
-// Of the arenas, which are this process's only shared memory.
+// Returns the resident memory of the arenas, which are the only shared memory of this process.
 std::int64_t resident_arena_kib() {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;) {
@@ -59,7 +59,7 @@ void expect_a_thousand_to_leave_nothing(ProcessGroup& group,
   group.barrier();
   EXPECT_LE(n_entries("/proc/self/fd"), n_descriptors + 8);
   EXPECT_LE(n_entries("/proc/self/task"), n_threads);
-  // A thousand control blocks that were kept would be some 40 MiB.
+  // A leak of a thousand control blocks would be about 40 MiB.
   EXPECT_LE(resident_arena_kib(), n_kib + 8192);
   group.barrier();
 }

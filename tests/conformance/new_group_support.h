@@ -9,14 +9,14 @@
 
 namespace unisono::test {
 
-/// Worlds of four ranks: on one node, and on two in both ways.
+/// Layouts of four ranks: one node, and two nodes in both orders.
 extern const std::vector<World> kLayouts;
 
-/// The sum of the ranks' values.
+/// Returns the sum of the ranks' values.
 int sum_of(ProcessGroup& group, int value);
 
-/// Expects that no descriptors, threads and memory are left of groups that `make_and_use` makes, on
-/// all ranks of `group`, once for each round.
+/// Calls `make_and_use` on all ranks of `group`, once for each round. Expects that its groups leave
+/// no descriptors, threads or memory behind.
 void expect_a_thousand_to_leave_nothing(ProcessGroup& group,
                                         const std::function<void(int round)>& make_and_use);
 

@@ -1,5 +1,5 @@
-// Groups of a group's ranks: who is in them, what they compute, that they do not get in each
-// other's way, and that nothing is left of them.
+// Subgroups: their members and results, independence from each other, and complete release of their
+// resources.
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -59,7 +59,7 @@ TEST(NewGroup, RanksAreNumberedInTheOrderOfTheList) {
       }
       const std::array<int, 4> expected{1, -1, 2, 0};
       EXPECT_EQ(inner->rank(), expected[static_cast<std::size_t>(group.rank())]);
-      // Large enough for windows, and between nodes for several messages.
+      // Large enough for windows, and for several messages between nodes.
       std::vector<int> values(300000, group.rank());
       std::vector<int> all(3 * values.size());
       inner->all_gather(as_buffer(std::span(values)), as_buffer(std::span(all)));
@@ -75,7 +75,7 @@ TEST(NewGroup, RanksAreNumberedInTheOrderOfTheList) {
 TEST(NewGroup, ASplitIsByColourAndKey) {
   for (const World& world : kLayouts) {
     run_ranks(world, [](ProcessGroup& group) {
-      // Ranks 0 and 2, and ranks 3 and 1, the latter in reverse.
+      // Ranks 0 and 2, and ranks 3 and 1 in reverse order.
       const bool is_odd = group.rank() % 2 == 1;
       const auto part = group.split(is_odd ? 1 : 0, is_odd ? -group.rank() : 0);
       ASSERT_NE(part, nullptr);
@@ -154,7 +154,7 @@ TEST(NewGroup, AsynchronousCallsInOppositeOrderOnTwoGroupsFinish) {
 TEST(NewGroup, MessagesGoByTheRanksOfTheGroup) {
   for (const World& world : kLayouts) {
     run_ranks(world, [](ProcessGroup& group) {
-      // In reverse, so that every pair's order differs from that in the job.
+      // The reverse order differs from the job's order for every pair.
       const auto inner = group.split(0, -group.rank());
       ASSERT_EQ(inner->rank(), 3 - group.rank());
       for (int step = 1; step < 4; ++step) {
@@ -242,7 +242,7 @@ TEST(NewGroup, ItsErrorsGiveTheJobsRanks) {
   EXPECT_THAT(errors[2], HasSubstr("rank 3 (pid"));
 }
 
-// In an order that is not the job's.
+// The order of ranks differs from the job's order.
 TEST(NewGroup, AMismatchGivesTheJobsRanks) {
   for (const World& world : {one_node(3), World{.nodes = {"a", "b", "c"}}}) {
     const auto errors = errors_of_ranks(world, [](ProcessGroup& group) {

@@ -26,7 +26,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Of any length, none among them, with any bytes in it.
+// Returns an object of any length, including 0, with any bytes.
 std::string object_of(int rank) {
   return rank == 1 ? std::string()
                    : std::string(static_cast<std::size_t>(20000 * rank + 3), '\0') + "r" +
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Nodes,
                                            std::vector<std::string>{"a", "a", "a"},
                                            std::vector<std::string>{"a", "b", "a", "b"}));
 
-// Asynchronous and blocking forms, and other operations that are called while they are under way.
+// Asynchronous and blocking forms, with other operations called during their progress.
 TEST_P(Objects, TheirTwoHalvesStayTogether) {
   test::run_ranks({.nodes = GetParam()}, [](ProcessGroup& group) {
     const int n_ranks = group.world_size();
@@ -134,8 +134,8 @@ TEST(Objects, TheyGoOnWhenTheHandleIsGone) {
   });
 }
 
-// What comes after the size of an object is made when the size is known: a failure there must reach
-// the other ranks, who wait for the bytes.
+// The second half of the operation starts when the size of the object has arrived. A failure there
+// must reach the other ranks, which wait for the bytes.
 TEST(Objects, ARankWithoutMemoryForOneTellsAll) {
   constexpr std::int64_t kTooLarge = std::numeric_limits<std::int64_t>::max();
   for (const bool is_async : {false, true}) {
@@ -151,10 +151,9 @@ TEST(Objects, ARankWithoutMemoryForOneTellsAll) {
           group.barrier();
         });
     for (const std::string& error : errors) {
-      EXPECT_THAT(
-          error,
-          HasSubstr(
-              "of the size of an object: no memory for the object of 9223372036854775807 bytes"))
+      EXPECT_THAT(error,
+                  HasSubstr("of the size of an object: no memory to receive an object of "
+                            "9223372036854775807 bytes"))
           << (is_async ? "asynchronous" : "blocking");
     }
   }

@@ -1,5 +1,5 @@
-// The thread that watches the other ranks has no memory: that fails the groups, and the process
-// goes on.
+// If the thread that watches the other ranks has no memory, the groups fail and the process
+// continues.
 #include <barrier>
 #include <limits>
 #include <optional>
@@ -23,8 +23,9 @@ using test::run_ranks;
 using test::World;
 using ::testing::HasSubstr;
 
-// Both ranks wait for each other when `n_failing` allocations of their watchers fail, which have
-// something to do: a rank has aborted a group, and between nodes they listen now and then.
+// Both ranks wait for each other while `n_failing` allocations of their watchers fail. The watchers
+// are active because a rank has aborted a group, and because watchers send heartbeats between
+// nodes.
 void expect_failed_groups(const World& world, int n_failing) {
   std::barrier step(2);
   std::optional<test::Starvation> starvation;
@@ -55,7 +56,8 @@ void expect_failed_groups(const World& world, int n_failing) {
   });
 }
 
-// Between nodes it may be a connection that lacks it, which is tried again.
+// Between nodes the allocation may fail in a connection attempt, which is repeated. So this test
+// uses one node.
 TEST(OutOfMemory, OfTheWatcherOnceFailsTheGroups) {
   expect_failed_groups(one_node(2), 1);
 }

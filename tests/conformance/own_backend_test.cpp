@@ -1,4 +1,4 @@
-// Groups of a backend that the program has registered.
+// Groups with a backend that the program has registered.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -21,10 +21,8 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/message_call.h"
-#include "unisono/engine/operation.h"
-#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/rank_table.h"
 
 #include "support/ranks.h"
 
@@ -44,7 +42,7 @@ using test::run_ranks;
 std::atomic<int> n_executed = 0;
 std::atomic<std::size_t> n_messages = 0;
 
-// Does barriers in its own way, and has the rest done; knows no products.
+// Implements barriers itself and delegates other operations to the native engine. Rejects products.
 class CountingEngine final : public Engine {
  public:
   explicit CountingEngine(std::shared_ptr<Engine> native) : native_(std::move(native)) {}
@@ -92,7 +90,7 @@ class CountingEngine final : public Engine {
   std::shared_ptr<Engine> native_;
 };
 
-// Has no use for the native engine, and passes no messages.
+// Does not use the native engine, and does not support messages.
 class AloneEngine final : public Engine {
  public:
   void execute(const Operation& /*operation*/,
@@ -124,7 +122,7 @@ void expect_no_messages(const std::string& backend, const std::string& problem) 
     EXPECT_THAT([&] { (void)group.recv(buffer, 0); }, refuses("recv"));
     EXPECT_THAT([&] { (void)group.send_async(buffer, 0); }, refuses("send"));
     EXPECT_THAT([&] { (void)group.batch({}); }, refuses("batch"));
-    // Which closes nothing.
+    // A rejected message does not close the group.
     group.barrier();
   });
   EXPECT_EQ(n_executed, 3);
@@ -135,24 +133,25 @@ class OwnBackend : public ::testing::Test {
   OwnBackend() {
     static const bool is_registered = [] {
       engine::register_backend(
-          "counting", "counts", [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
+          "counting", "counts", [](const transport::RankTable&, std::shared_ptr<Engine> native) {
             return std::make_unique<CountingEngine>(std::move(native));
           });
-      const auto make_alone = [](const rendezvous::Roster&, const std::shared_ptr<Engine>&) {
+      const auto make_alone = [](const transport::RankTable&, const std::shared_ptr<Engine>&) {
         return std::make_unique<AloneEngine>();
       };
       engine::register_backend("alone", "needs nobody", make_alone);
       engine::register_backend("mute", "says so", make_alone, {.passes_messages = false});
       engine::register_backend(
-          "idle", "makes nothing", [](const rendezvous::Roster&, std::shared_ptr<Engine>) {
+          "idle", "makes nothing", [](const transport::RankTable&, std::shared_ptr<Engine>) {
             return nullptr;
           });
       engine::register_backend(
           "broken",
           "throws",
-          [](const rendezvous::Roster& roster, std::shared_ptr<Engine>) -> std::shared_ptr<Engine> {
+          [](const transport::RankTable& roster,
+             std::shared_ptr<Engine>) -> std::shared_ptr<Engine> {
             throw Error(ErrorCode::kSystem,
-                        "no device for rank " + std::to_string(roster.self().rank));
+                        "no device for rank " + std::to_string(roster.self().job_rank));
           });
       return true;
     }();
@@ -207,15 +206,16 @@ TEST_F(OwnBackend, MessagesPassInItsGroups) {
   EXPECT_EQ(n_messages, 3U * 3U * 2U);
 }
 
-// Whether it says so beforehand, or only its engine knows.
+// A backend declares the lack of messages in its capabilities, or its engine rejects messages.
 TEST_F(OwnBackend, RefusesMessagesThatItPassesNot) {
-  expect_no_messages("alone", "the group's backend passes no messages");
-  expect_no_messages(
-      "mute",
-      "backend mute passes no messages; make the group with backend unisono, which has them");
+  expect_no_messages("alone", "the group's backend does not support messages");
+  expect_no_messages("mute",
+                     "backend mute does not support messages; make the group with backend unisono, "
+                     "which has them");
 }
 
-// The group goes on to watch its ranks by the native engine, which this backend let go of.
+// The group still uses the native engine to watch its ranks after this backend has released that
+// engine.
 TEST_F(OwnBackend, ThatDropsTheNativeEngineStillHearsOfAFailure) {
   const auto errors =
       errors_of_ranks({.nodes = {"a", "a", "a"}, .backend = "alone"}, [](ProcessGroup& group) {
@@ -223,7 +223,7 @@ TEST_F(OwnBackend, ThatDropsTheNativeEngineStillHearsOfAFailure) {
         if (group.rank() == 1) {
           group.abort("it is enough");
         }
-        // Its barriers wait for nobody.
+        // Barriers of this backend do not wait for other ranks.
         const Deadline deadline = Deadline::after(std::chrono::seconds(20));
         while (!deadline.has_passed()) {
           group.barrier();

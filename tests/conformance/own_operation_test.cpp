@@ -1,5 +1,5 @@
-// An operation that ProcessGroup does not have, in a backend that the program has registered: an
-// inclusive scan, called as an all_reduce whose function has the name "scan".
+// An operation that ProcessGroup does not provide, in a backend that the program has registered: an
+// inclusive scan, called as an all_reduce with a user function named "scan".
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,10 +20,8 @@
 #include "unisono/comm/work.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/message_call.h"
-#include "unisono/engine/operation.h"
-#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/rank_table.h"
 
 #include "support/ranks.h"
 
@@ -39,10 +37,10 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using transport::OperationKind;
 
-// Carries out scans, and has the rest done.
+// Implements scans and delegates other operations to the native engine.
 class ScanningEngine final : public Engine {
  public:
-  ScanningEngine(const rendezvous::Roster& roster, std::shared_ptr<Engine> native)
+  ScanningEngine(const transport::RankTable& roster, std::shared_ptr<Engine> native)
       : rank_(static_cast<std::size_t>(roster.rank)),
         world_size_(static_cast<std::size_t>(roster.world_size())),
         native_(std::move(native)) {}
@@ -74,9 +72,9 @@ class ScanningEngine final : public Engine {
   void leave() noexcept override { native_->leave(); }
 
  private:
-  // All ranks' blocks, of which this one combines its own and those before it. The descriptor has
-  // the reduction and its name, so that a rank which calls an all_gather of that size has called
-  // something else.
+  // Gathers the blocks of all ranks and combines this rank's block with the blocks of earlier
+  // ranks. The descriptor contains the reduction and its name, so an all_gather of the same size on
+  // another rank is a mismatch.
   void scan(const Operation& operation, TimeLimit limit, engine::Caller caller) {
     const auto n_bytes = static_cast<std::size_t>(operation.in.n_bytes());
     std::vector<std::byte> memory(world_size_ * n_bytes);
@@ -112,18 +110,20 @@ class ScanningEngine final : public Engine {
 
 test::World scanning(const std::vector<std::string>& nodes) {
   static const bool is_registered = [] {
-    engine::register_backend("scanning",
-                             "has scans",
-                             [](const rendezvous::Roster& roster, std::shared_ptr<Engine> native) {
-                               return std::make_unique<ScanningEngine>(roster, std::move(native));
-                             });
+    engine::register_backend(
+        "scanning",
+        "has scans",
+        [](const transport::RankTable& roster, std::shared_ptr<Engine> native) {
+          return std::make_unique<ScanningEngine>(roster, std::move(native));
+        });
     return true;
   }();
   EXPECT_TRUE(is_registered);
   return {.nodes = nodes, .backend = "scanning"};
 }
 
-// Neither commutative nor associative: its results tell in which order ranks were combined.
+// Returns a reduction that is neither commutative nor associative: its result shows the order in
+// which ranks were combined.
 ReduceOp shift_and_add(const std::string& name) {
   return user_reduction(
       {.combine =
@@ -137,7 +137,7 @@ ReduceOp shift_and_add(const std::string& name) {
        .name = name});
 }
 
-// Of rank 2: 1, then 12, then 123.
+// Returns the expected result; for rank 2 the steps are 1, 12 and 123.
 std::int64_t shifted_and_added(int rank) {
   std::int64_t sum = 0;
   for (int before = 0; before <= rank; ++before) {
@@ -159,7 +159,7 @@ TEST(OwnOperation, GivesEachRankWhatItAndThoseBeforeItHave) {
         EXPECT_THAT(sums, Each(shifted_and_added(group.rank())));
         group.all_reduce_async(as_buffer(std::span(values)), {.op = op}).wait();
         EXPECT_EQ(values, sums);
-        // What is no scan stays what it is.
+        // Other operations are unchanged.
         group.all_reduce(as_buffer(std::span(values)));
         group.barrier();
       }
@@ -177,7 +177,7 @@ TEST(OwnOperation, WhoCallsAnotherIsNamedOnEveryRank) {
       } else {
         group.all_reduce(buffer, {.op = shift_and_add("scan")});
       }
-      // Who had no part in the other's call hears of it here.
+      // A rank that did not depend on the other's call receives the error here.
       group.barrier();
     });
   };
@@ -190,7 +190,7 @@ TEST(OwnOperation, WhoCallsAnotherIsNamedOnEveryRank) {
     EXPECT_THAT(errors, are_told("different operations"));
     EXPECT_THAT(errors, Contains(AllOf(HasSubstr("all_gather #1"), HasSubstr("all_reduce #1"))));
   }
-  // Of the very size that the scan gathers.
+  // Has the same size as the all_gather of the scan.
   EXPECT_THAT(errors_if_rank_1([](ProcessGroup& group, const Buffer& buffer) {
                 std::vector<std::int64_t> all(3);
                 group.all_gather(buffer, as_buffer(std::span(all)));

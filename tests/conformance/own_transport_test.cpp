@@ -1,4 +1,4 @@
-// Ranks of different nodes that reach each other by streams which the program has registered.
+// Ranks of different nodes that connect through streams registered by the program.
 #include <poll.h>
 
 #include <algorithm>
@@ -20,7 +20,6 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/stream.h"
-#include "unisono/transport/tcp/tcp_stream.h"
 
 #include "support/ranks.h"
 #include "support/throws_error.h"
@@ -33,7 +32,7 @@ using ::testing::Each;
 
 std::atomic<std::size_t> n_bytes_written = 0;
 
-// Sends each byte as its complement, which a plain connection would not understand.
+// Sends the complement of each byte, so that a plain connection can't parse the data.
 class ComplementStream final : public transport::Stream {
  public:
   explicit ComplementStream(Fd socket) : tcp_(std::move(socket)) {}

@@ -1,5 +1,5 @@
-// A rank that can start no more threads has to fail its group: the others wait for an operation
-// that it can't begin.
+// A rank that can't start another thread must fail its group, because the other ranks wait for an
+// operation that this rank can't start.
 #include <functional>
 #include <span>
 #include <string>
@@ -35,7 +35,7 @@ Error error_of(const std::function<void()>& call) {
   return {ErrorCode::kNotFound, "no error"};
 }
 
-// Rank 0 calls `call`, for which it needs a thread.
+// Rank 0 calls `call`, which needs a new thread.
 void expect_failed_group(const World& world,
                          const std::function<void(ProcessGroup& group)>& call,
                          const std::string& problem) {

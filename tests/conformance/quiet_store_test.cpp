@@ -1,4 +1,4 @@
-// The store is for meeting: ranks that train do not ask it.
+// The store serves the rendezvous. Ranks in training send no requests to the store.
 #include <chrono>
 #include <cstddef>
 #include <future>
@@ -24,7 +24,7 @@ using store::testing::CountingStore;
 
 constexpr int kSteps = 100;
 
-// What a rank of data parallel training says in a step.
+// Communication of one step of data-parallel training.
 void step(ProcessGroup& group, std::vector<float>& gradients) {
   const Buffer buffer = as_buffer(std::span(gradients));
   group.broadcast(buffer);
@@ -43,7 +43,8 @@ class QuietStore : public ::testing::TestWithParam<std::vector<std::string>> {
     const auto shared = std::make_shared<CountingStore>(store_);
     const auto group = create_process_group(
         {.store = shared,
-         // For news of ranks that are late or fail, as on a busy machine.
+         // Connection for reports about late or failed ranks, as on a busy machine. Its requests
+         // are not counted.
          .connect_again = [this](std::chrono::milliseconds) { return uncounted_; },
          .rank = rank,
          .world_size = static_cast<int>(GetParam().size()),
@@ -56,7 +57,7 @@ class QuietStore : public ::testing::TestWithParam<std::vector<std::string>> {
     for (int n = 0; n < kSteps; ++n) {
       step(*group, gradients);
     }
-    // Groups are made by operations of the one that they come from.
+    // The parent's operations create a subgroup.
     const auto inner = group->split(0, -rank);
     step(*inner, gradients);
     inner->destroy();

@@ -1,4 +1,4 @@
-// Reductions drawn at random, of ranks on nodes drawn at random: always the canonical tree's bits.
+// Random reductions of ranks on random layouts: the result always has the canonical tree's bits.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,9 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/transport/shm/control_block.h"
@@ -32,7 +31,7 @@ using Bytes = std::vector<std::byte>;
 constexpr unsigned kTrials = 3;
 constexpr unsigned kCallsPerTrial = 30;
 
-// UNISONO_PROPERTY_SEED makes another one.
+// UNISONO_PROPERTY_SEED selects another seed.
 unsigned property_seed() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs yet.
   const char* const seed = std::getenv("UNISONO_PROPERTY_SEED");
@@ -41,16 +40,16 @@ unsigned property_seed() {
 
 enum class Kind { kAllReduce, kReduce, kReduceScatter };
 
-// A call, the same on all ranks.
+// A call that is equal on all ranks.
 struct Reduction {
   Kind kind = Kind::kAllReduce;
   DType dtype = DType::kFloat32;
   ReduceOp op;
   Algorithm algorithm = Algorithm::kAuto;
   int root = 0;
-  std::vector<std::int64_t> counts;  // Of each rank's block of a reduce_scatter.
-  bool is_even = false;              // They are equal, and not given.
-  unsigned memory = 0;               // Symmetric on no rank, on all, or on some.
+  std::vector<std::int64_t> counts;  // Counts of the ranks' blocks in a reduce_scatter.
+  bool is_even = false;              // The counts are equal and not passed.
+  unsigned memory = 0;               // Symmetric memory on no rank, on all ranks, or on some.
 
   [[nodiscard]] std::int64_t count() const { return test::sum(counts); }
 
@@ -76,7 +75,7 @@ class Draw {
  public:
   Draw(unsigned seed, int world_size) : random_(seed), world_size_(world_size) {}
 
-  // One of those that exist.
+  // Draws an existing reduction.
   Reduction reduction() {
     const std::vector<ReduceOp> operations{
         kSum, kAvg, kProduct, kMin, kMax, kBand, kBor, kBxor, premul_sum(-1.7)};
@@ -106,7 +105,7 @@ class Draw {
  private:
   std::size_t below(std::size_t limit) { return random_() % limit; }
 
-  // Of any magnitude; now and then of some MiB, beyond a staging buffer or window.
+  // Draws a count of any magnitude; sometimes several MiB, beyond a staging buffer or window.
   std::int64_t total(DType dtype) {
     constexpr std::size_t kLargeBytes = 5 << 20;
     const std::size_t count = below(kCallsPerTrial) == 0 ? below(kLargeBytes / size_of(dtype))
@@ -125,7 +124,7 @@ class Draw {
     return counts;
   }
 
-  // One that `auto` may take on any layout, or that itself.
+  // Draws `auto` or an algorithm that `auto` may select on any layout.
   Algorithm algorithm(const Reduction& drawn) {
     std::vector<Algorithm> algorithms{Algorithm::kAuto, Algorithm::kTwoShot};
     if (drawn.kind != Kind::kReduceScatter &&
@@ -143,7 +142,7 @@ class Draw {
   int world_size_;
 };
 
-// What this rank has in the end; no bytes where it gets none.
+// Returns this rank's result; empty if the rank gets no result.
 Bytes run(ProcessGroup& group, const Reduction& drawn, unsigned seed) {
   const Memory memory = drawn.memory_of(group.rank());
   const Bytes mine = contribution(drawn.dtype, drawn.count(), group.rank(), seed);
@@ -177,7 +176,7 @@ Bytes run(ProcessGroup& group, const Reduction& drawn, unsigned seed) {
   return {};
 }
 
-// The part of the whole result that `rank` gets.
+// Returns the part of the whole result that `rank` gets.
 Bytes part_of(const Bytes& whole, const Reduction& drawn, int rank) {
   if (drawn.kind == Kind::kAllReduce) {
     return whole;
@@ -201,11 +200,11 @@ TEST_P(RandomReductions, AreTheCanonicalTreesWhateverIsChosen) {
     const std::vector<std::string> nodes = layouts.nodes();
     test::Expected expected(world_size);
     test::run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
-      Draw draw(seed + trial, world_size);  // The same on every rank.
+      Draw draw(seed + trial, world_size);  // Every rank makes the same draw.
       for (unsigned call = 0; call < kCallsPerTrial; ++call) {
         const Reduction drawn = draw.reduction();
         const Bytes& whole = expected.all_reduce(drawn.dtype, drawn.op, drawn.count(), call);
-        // Not by EXPECT_EQ, which would print all bytes.
+        // EXPECT_EQ would print all bytes.
         ASSERT_TRUE(run(group, drawn, call) == part_of(whole, drawn, group.rank()))
             << "UNISONO_PROPERTY_SEED=" << property_seed() << ", trial " << trial << ", call "
             << call << " on rank " << group.rank() << ": " << describe(drawn);

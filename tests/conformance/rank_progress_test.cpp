@@ -1,4 +1,4 @@
-// What is said of a rank that has messages under way while others wait for it.
+// Reports about a rank with active messages while other ranks wait for that rank.
 #include <chrono>
 #include <cstdlib>
 #include <latch>
@@ -30,7 +30,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A rank says what it waits for after 0.2 s.
+// A rank reports its wait after 0.2 s.
 constexpr std::chrono::milliseconds kLong{1000};
 
 void wait_for_rank_1(ProcessGroup& group, bool is_message) {
@@ -102,7 +102,8 @@ TEST(RankProgress, OfAReceiveThatTimesOutTellsTheTagsThatCameInstead) {
       group.recv(buffer, 1, {.tag = 3, .timeout = kLong});
     }
   });
-  EXPECT_THAT(errors[0], HasSubstr("; it has sent messages with tag 4, 5, which nobody receives"));
+  EXPECT_THAT(errors[0],
+              HasSubstr("; it has sent messages with tag 4, 5, which no receive matches"));
 }
 
 TEST(RankProgress, OfARankOfAnotherNodeIsAskedForWhenTimeIsUp) {
@@ -127,7 +128,7 @@ TEST(RankProgress, OfARankOfAnotherNodeIsAskedForWhenTimeIsUp) {
   }
 }
 
-// Of a group that the rank which waits is not in.
+// The other group does not contain the waiting rank.
 TEST(RankProgress, TellsOfWhatARankDoesInOtherGroups) {
   for (const std::vector<std::string>& nodes :
        {std::vector<std::string>{"a", "a", "a"}, {"a", "b", "b"}, {"a", "b", "c"}}) {
@@ -170,7 +171,7 @@ TEST(RankProgress, TellsOfWhatARankDoesInOtherGroups) {
   }
 }
 
-// Groups that have failed stay until the caller destroys them, and may be many.
+// Failed groups stay until the caller destroys the groups, and there may be many.
 TEST(RankProgress, TellsFirstOfWhatARankStillDoes) {
   for (const std::vector<std::string>& nodes : {std::vector<std::string>{"a", "a"}, {"a", "b"}}) {
     run_ranks({.nodes = nodes}, [&](ProcessGroup& group) {
@@ -196,7 +197,7 @@ TEST(RankProgress, TellsFirstOfWhatARankStillDoes) {
         EXPECT_THAT(
             error.what(),
             ContainsRegex("which (is running and )?is in all_reduce #1 [(]f32.1., sum[)] of "
-                          "group 0[.]13 [(]ranks 0, 1[)], and gave up in all_reduce #1 .*[)], "
+                          "group 0[.]13 [(]ranks 0, 1[)], and aborted in all_reduce #1 .*[)], "
                           "and has calls in [0-9]+ more groups, and has finished"));
       }
       inner.back()->all_reduce(buffer);
@@ -204,12 +205,13 @@ TEST(RankProgress, TellsFirstOfWhatARankStillDoes) {
   }
 }
 
-// Its process lives on in other groups, and had no connection over which it could say goodbye.
+// The process continues in other groups, and had no connection over which it could report that it
+// left.
 TEST(RankProgress, TellsOfARankOfAnotherNodeThatLeftTheGroup) {
   const char* const transport = std::getenv("UNISONO_TRANSPORT");
   std::string said_by_connection = "left the group, but this operation still needs it";
   if (transport != nullptr && transport == std::string("ucx")) {
-    // UCX may not have come so far yet that the other could say it.
+    // UCX may not have completed the setup that the other rank needs for its report.
     said_by_connection += "|rank 1 [(]pid [^)]*[)] closed the connection";
   }
   for (const bool is_message : {false, true}) {
@@ -225,7 +227,7 @@ TEST(RankProgress, TellsOfARankOfAnotherNodeThatLeftTheGroup) {
         wait_for_rank_1(*inner, is_message);
         ADD_FAILURE() << "rank 1 took part";
       } catch (const Error& error) {
-        // By when the answer comes, it may be the first that the operation hears.
+        // The report that the rank has left may reach the operation before the answer to the query.
         EXPECT_THAT(error.what(),
                     AnyOf(ContainsRegex("timed out waiting for rank 1 [(]pid [^)]*[)], which is "
                                         "running, but has left this group"),
@@ -236,8 +238,8 @@ TEST(RankProgress, TellsOfARankOfAnotherNodeThatLeftTheGroup) {
   }
 }
 
-// A rank that waits has to ask, or dials it: also where the two had a connection, for messages or
-// for operations, but none for what it waits for.
+// A waiting rank has to query or dial the rank that left. This also holds if both had a connection
+// for messages or for operations, but not for the current wait.
 struct LeaverCase {
   int leaver;
   bool is_message;
@@ -294,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(RankProgress,
                                            LeaverCase{1, true, false},
                                            LeaverCase{1, true, true}));
 
-// Nobody has a connection over which it could say goodbye.
+// No rank has a connection over which a clean leave could be reported.
 TEST(RankProgress, OfARankThatLeftBeforeTheFirstCallIsNotSaidThatItDied) {
   for (const int leaver : {0, 1}) {
     for (const bool is_message : {false, true}) {
@@ -311,7 +313,7 @@ TEST(RankProgress, OfARankThatLeftBeforeTheFirstCallIsNotSaidThatItDied) {
         }
       });
       EXPECT_THAT(errors[1 - static_cast<std::size_t>(leaver)],
-                  AnyOf(HasSubstr("has left the group, or is gone: nobody listens at"),
+                  AnyOf(HasSubstr("has left the group, or is gone: no process listens at"),
                         HasSubstr("has left the group, or is gone: it ended the connection"),
                         HasSubstr("it is about to leave the group, or is gone"),
                         HasSubstr("left the group, but this operation still needs it")));

@@ -1,4 +1,5 @@
-// reduce and reduce_scatter: the canonical tree's bits on every layout, and nothing else changes.
+// reduce and reduce_scatter: the canonical tree's bits on every layout, and no other memory
+// changes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -39,7 +39,7 @@ bool is_too_large(std::int64_t count, int world_size) {
   return count > kLargestForManyRanks && world_size > 4;
 }
 
-// The part of `bytes` that begins at element `begin`.
+// Returns the part of `bytes` that begins at element `begin`.
 Bytes part_of(const Bytes& bytes, DType dtype, std::int64_t begin, std::int64_t count) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   return {bytes.begin() + begin * size, bytes.begin() + (begin + count) * size};
@@ -123,7 +123,7 @@ TEST_P(ReduceWorlds, ReduceScatterTakesUnevenBlocksInABufferOrAList) {
           const TestMemory out(group, memory, counts[rank], DType::kFloat64);
           group.reduce_scatter(in.buffer(), out.buffer(), {.counts = counts});
           ASSERT_EQ(out.bytes(), wanted);
-          // In place: the own block receives the result.
+          // In place: the rank's own block receives the result.
           const auto list = cut(in.buffer(), counts);
           group.reduce_scatter(list, list[rank]);
           ASSERT_EQ(part_of(in.bytes(), DType::kFloat64, begin, counts[rank]), wanted);

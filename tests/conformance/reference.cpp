@@ -8,13 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/comm/options.h"
 #include "unisono/engine/backends.h"
-#include "unisono/engine/capabilities.h"
 #include "unisono/kernels/reduce.h"
 
 #include "tested_backend.h"

@@ -1,6 +1,4 @@
-// What ranks say of one that has refused a call.
-#include "unisono/comm/refused_call.h"
-
+// Errors of other ranks about a rank that has rejected a call.
 #include <chrono>
 #include <latch>
 #include <optional>
@@ -13,6 +11,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
+#include "unisono/comm/errors.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -32,7 +31,8 @@ void refuse_a_call(ProcessGroup& group) {
     group.all_gather(as_buffer(std::span(two)), as_buffer(std::span(three)));
     ADD_FAILURE() << "accepted";
   } catch (const RefusedCall& error) {
-    EXPECT_EQ(error.problem(), "out has 3 elements, which make no equal blocks for a world of 2")
+    EXPECT_EQ(error.problem(),
+              "out has 3 elements, which can't be divided equally among a world of 2")
         << error.what();
   }
 }

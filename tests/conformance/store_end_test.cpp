@@ -53,7 +53,7 @@ TEST(StoreEnd, IsNamedByEveryRankWithinASecondAndTheJobGoesOn) {
   std::thread one([&] { train(0, port, has_met, has_ended); });
   has_met.wait();
   host.reset();
-  // The second that they have.
+  // The ranks must report the loss within this second.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   const std::string said = ::testing::internal::GetCapturedStderr();
   has_ended.count_down();

@@ -1,4 +1,4 @@
-// Random operations of random sizes on random groups, with random delays, and every result checked.
+// Random operations of random sizes on random groups with random delays. Every result is checked.
 // UNISONO_STRESS_SEED repeats a run.
 #include <algorithm>
 #include <chrono>
@@ -29,7 +29,7 @@ namespace {
 
 using Values = std::vector<std::int64_t>;
 
-// What rank `rank` of the job has at `index` in the operation with this number.
+// Returns the value of the job's rank `rank` at `index` in the operation with this number.
 std::int64_t value_at(std::uint64_t number, int rank, std::size_t index) {
   return static_cast<std::int64_t>((number * 31 + static_cast<std::uint64_t>(rank) * 7 + index) %
                                    1009);
@@ -43,7 +43,7 @@ Values values_of(std::uint64_t number, int rank, std::size_t count, std::size_t 
   return values;
 }
 
-// One rank. All ranks draw the same numbers from `plan`; `own` is this rank's alone.
+// One rank. All ranks draw the same numbers from `plan`; only this rank draws from `own`.
 class Player {
  public:
   Player(ProcessGroup& world, unsigned seed)
@@ -52,7 +52,7 @@ class Player {
         own_(seed + 1000U * (1U + static_cast<unsigned>(world.rank()))) {}
 
   void play(Deadline deadline) {
-    // Ranks must agree on when to stop: rank 0 says.
+    // Ranks must agree on the end of the run: rank 0 decides.
     for (std::int64_t goes_on = 1; goes_on != 0;) {
       for (int step = 0; step < 50; ++step) {
         play_one();
@@ -114,7 +114,7 @@ class Player {
     return plan_() % ((2U << magnitude) / static_cast<std::size_t>(world_.world_size()) + 2);
   }
 
-  // The world, or a group that is made for a while; null for ranks that are not in it.
+  // Returns the world or a temporary group; null on ranks that are not members.
   ProcessGroup* draw_group() {
     const std::uint64_t draw = plan_() % 30;
     if (draw == 0) {
@@ -126,9 +126,9 @@ class Player {
     return draw < 15 && part_ != nullptr ? part_.get() : &world_;
   }
 
-  // The job's rank of a member.
+  // Returns the job's rank of a member.
   static int job_rank(ProcessGroup& group, int rank) {
-    return group.roster().members[static_cast<std::size_t>(rank)].rank;
+    return group.roster().members[static_cast<std::size_t>(rank)].job_rank;
   }
 
   Values mine(std::size_t count, std::size_t begin = 0) {
@@ -258,7 +258,7 @@ class Player {
     }
   }
 
-  // A message to the next rank, and one from the rank before.
+  // Sends a message to the next rank and receives a message from the previous rank.
   void shift(ProcessGroup& group, std::size_t count) {
     const int size = group.world_size();
     const int from = (group.rank() + size - 1) % size;
@@ -305,7 +305,7 @@ TEST_P(Stress, EveryResultIsRight) {
   });
 }
 
-// A minute in all.
+// One minute in total.
 INSTANTIATE_TEST_SUITE_P(Worlds,
                          Stress,
                          ::testing::Values(Stage{{"a", "a"}},

@@ -1,4 +1,5 @@
-// Operations that another engine carries out by means of its own, under the native one's eyes.
+// Operations that another engine carries out by its own means under the supervision of the native
+// engine.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -19,9 +20,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/operation.h"
-#include "unisono/engine/supervising_engine.h"
-#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/rank_table.h"
 
 #include "support/ranks.h"
 
@@ -35,7 +34,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-// What an operation takes until it is done; kNever: no number of looks suffices.
+// Number of polls until an operation is done; kNever: the operation never ends.
 constexpr int kNever = -1;
 std::atomic<int> n_looks_needed = 0;
 std::atomic<int> n_begun = 0;
@@ -90,7 +89,7 @@ class Supervision : public ::testing::TestWithParam<std::vector<std::string>> {
       engine::register_backend(
           "slow",
           "looks again",
-          [](const rendezvous::Roster&, std::shared_ptr<SupervisingEngine> native) {
+          [](const transport::RankTable&, std::shared_ptr<SupervisingEngine> native) {
             return std::make_unique<SlowEngine>(std::move(native));
           });
       return true;

@@ -2,14 +2,14 @@
 
 #include <string>
 
-#include "unisono/engine/capabilities.h"
+#include "unisono/engine/backends.h"
 
 namespace unisono::test {
 
-/// The backend that the suites are run for: that of worlds which name none.
+/// Returns the backend under test, which worlds without an explicit backend use.
 [[nodiscard]] std::string tested_backend();
 
-/// What it can do: what it lacks, tests leave out.
+/// Returns the capabilities of the backend under test. Tests skip unsupported features.
 [[nodiscard]] engine::Capabilities capabilities();
 
 }  // namespace unisono::test

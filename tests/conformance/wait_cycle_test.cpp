@@ -1,5 +1,5 @@
-// Ranks that wait for each other in a circle, in several groups or with messages; and ranks that
-// only look so.
+// Ranks that wait for each other in a cycle, in several groups or with messages, and ranks that
+// only appear to do so.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -38,14 +38,14 @@ using ::testing::HasSubstr;
 using Nodes = std::vector<std::string>;
 using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
 
-// Long enough for looks at 0.3, 0.6 and 1.2 s.
+// Long enough for checks at 0.3, 0.6 and 1.2 s.
 constexpr std::chrono::milliseconds kThreeLooks{1500};
 
 World world(const Nodes& nodes) {
   return {.nodes = nodes, .environment = {{"UNISONO_STALL_SECONDS", "0.3"}}};
 }
 
-// Each rank in a group of its own with the next one.
+// Creates a group of each rank and the next rank.
 Groups make_ring(ProcessGroup& group) {
   std::vector<std::vector<int>> lists;
   for (int rank = 0; rank < group.world_size(); ++rank) {
@@ -63,9 +63,9 @@ std::string in_group(const std::string& name, const std::string& ranks) {
   return "all_reduce #1 (f32[1], sum) of group " + name + " (ranks " + ranks + ")";
 }
 
-class WaitCycle : public ::testing::TestWithParam<Nodes> {};
+class Deadlock : public ::testing::TestWithParam<Nodes> {};
 
-TEST_P(WaitCycle, OfTwoGroupsIsAnErrorOnBothRanksThatNamesIt) {
+TEST_P(Deadlock, OfTwoGroupsIsAnErrorOnBothRanksThatNamesIt) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     const auto first = group.new_group(std::vector{0, 1});
     const auto second = group.new_group(std::vector{0, 1});
@@ -84,7 +84,7 @@ TEST_P(WaitCycle, OfTwoGroupsIsAnErrorOnBothRanksThatNamesIt) {
   }
 }
 
-TEST_P(WaitCycle, OfThreeGroupsNamesAll) {
+TEST_P(Deadlock, OfThreeGroupsNamesAll) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     const Groups ring = make_ring(group);
     all_reduce(*ring[static_cast<std::size_t>(group.rank())]);
@@ -96,13 +96,13 @@ TEST_P(WaitCycle, OfThreeGroupsNamesAll) {
                      in_group("2.1", "2, 0") + " for rank 0;")));
 }
 
-TEST_P(WaitCycle, OfReceivesIsFound) {
+TEST_P(Deadlock, OfReceivesIsFound) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     float value = 0;
     const Buffer buffer = as_buffer(std::span(&value, 1));
     const int next = (group.rank() + 1) % group.world_size();
     const int before = (group.rank() + group.world_size() - 1) % group.world_size();
-    // Those that came, and one that nobody receives.
+    // Messages that have arrived, and a message that no rank receives.
     group.send(buffer, next, {.tag = 1});
     group.send(buffer, next, {.tag = 2});
     group.recv(buffer, before, {.tag = 1});
@@ -115,7 +115,7 @@ TEST_P(WaitCycle, OfReceivesIsFound) {
                          HasSubstr(" for rank 0;"))));
 }
 
-TEST_P(WaitCycle, OfAReceiveAndAnOperationIsFound) {
+TEST_P(Deadlock, OfAReceiveAndAnOperationIsFound) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     float value = 0;
     if (group.rank() == 0) {
@@ -129,7 +129,7 @@ TEST_P(WaitCycle, OfAReceiveAndAnOperationIsFound) {
                              "ranks for rank ")));
 }
 
-TEST_P(WaitCycle, OfAReceiveFromAnyRankIsFoundWhereAllOthersWaitForIt) {
+TEST_P(Deadlock, OfAReceiveFromAnyRankIsFoundWhereAllOthersWaitForIt) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     float value = 0;
     if (group.rank() == 0) {
@@ -143,8 +143,8 @@ TEST_P(WaitCycle, OfAReceiveFromAnyRankIsFoundWhereAllOthersWaitForIt) {
                          HasSubstr("for rank 2, which waits in barrier #1"))));
 }
 
-// Nobody of the other nodes has a connection with the rank that could have sent.
-TEST_P(WaitCycle, OfAReceiveFromAnyRankIsFoundWhereTheOthersHaveLeft) {
+// Ranks of other nodes have no connection to the rank that could have sent.
+TEST_P(Deadlock, OfAReceiveFromAnyRankIsFoundWhereTheOthersHaveLeft) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     float value = 0;
     if (group.rank() == 0) {
@@ -159,14 +159,16 @@ TEST_P(WaitCycle, OfAReceiveFromAnyRankIsFoundWhereTheOthersHaveLeft) {
       EXPECT_THAT(errors[rank], HasSubstr("rank 2 (pid "));
       continue;
     }
-    EXPECT_THAT(errors[rank],
-                AllOf(HasSubstr("rank 0 waits in recv (f32[1], from any rank, tag 0) of the group "
-                                "of all ranks for rank 1, which waits in gather #1"),
-                      HasSubstr("who else could send has left the group, or is gone: rank 2")));
+    EXPECT_THAT(
+        errors[rank],
+        AllOf(
+            HasSubstr("rank 0 waits in recv (f32[1], from any rank, tag 0) of the group "
+                      "of all ranks for rank 1, which waits in gather #1"),
+            HasSubstr("all other ranks that could send have left the group, or are gone: rank 2")));
   }
 }
 
-TEST_P(WaitCycle, OfTwoReceivesFromAnyRankIsFoundWhereTheOthersHaveLeft) {
+TEST_P(Deadlock, OfTwoReceivesFromAnyRankIsFoundWhereTheOthersHaveLeft) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     float value = 0;
     if (group.rank() != 2) {
@@ -176,13 +178,14 @@ TEST_P(WaitCycle, OfTwoReceivesFromAnyRankIsFoundWhereTheOthersHaveLeft) {
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_THAT(
         errors[rank],
-        AllOf(HasSubstr("of the group of all ranks for rank 1, which waits in recv (f32[1], "
-                        "from any rank, tag 0) of the group of all ranks for rank 0"),
-              HasSubstr("who else could send has left the group, or is gone: rank 2")));
+        AllOf(
+            HasSubstr("of the group of all ranks for rank 1, which waits in recv (f32[1], "
+                      "from any rank, tag 0) of the group of all ranks for rank 0"),
+            HasSubstr("all other ranks that could send have left the group, or are gone: rank 2")));
   }
 }
 
-TEST_P(WaitCycle, IsNoneWhereSomebodyMaySendToWhoReceivesFromAny) {
+TEST_P(Deadlock, IsNoneWhereSomebodyMaySendToWhoReceivesFromAny) {
   run_ranks(world(GetParam()), [](ProcessGroup& group) {
     float value = static_cast<float>(group.rank());
     const Buffer buffer = as_buffer(std::span(&value, 1));
@@ -196,7 +199,7 @@ TEST_P(WaitCycle, IsNoneWhereSomebodyMaySendToWhoReceivesFromAny) {
   });
 }
 
-TEST_P(WaitCycle, OfAsynchronousOperationsThatAreWaitedForIsFound) {
+TEST_P(Deadlock, OfAsynchronousOperationsThatAreWaitedForIsFound) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     const Groups ring = make_ring(group);
     float value = 0;
@@ -207,14 +210,14 @@ TEST_P(WaitCycle, OfAsynchronousOperationsThatAreWaitedForIsFound) {
   EXPECT_THAT(errors, Each(HasSubstr("ranks wait for each other: rank 0 waits in ")));
 }
 
-// Each needs what ranks send that have not called it.
-TEST_P(WaitCycle, OfRanksThatOnlyReceiveInTheirOperationIsFound) {
+// Each operation depends on data from ranks that have not called the operation.
+TEST_P(Deadlock, OfRanksThatOnlyReceiveInTheirOperationIsFound) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     const Groups ring = make_ring(group);
     std::vector<float> values(2);
     const Buffer both = as_buffer(std::span(values));
     const Buffer one = as_buffer(std::span(values).first(1));
-    // Each is the first of its own group of two.
+    // Each rank is the first rank of its own group of two.
     ProcessGroup& own = *ring[static_cast<std::size_t>(group.rank())];
     if (group.rank() == 0) {
       own.gather(one, both, {.root = 0});
@@ -230,11 +233,11 @@ TEST_P(WaitCycle, OfRanksThatOnlyReceiveInTheirOperationIsFound) {
                          HasSubstr("rank 2, which waits in reduce #1 "))));
 }
 
-TEST_P(WaitCycle, OfARankThatOnlySendsInItsOperationIsFound) {
+TEST_P(Deadlock, OfARankThatOnlySendsInItsOperationIsFound) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     const auto ends = group.new_group(std::vector{0, 2});
     const bool is_root = group.rank() == 2;
-    // More than sockets take.
+    // More data than sockets buffer.
     std::vector<float> block(std::size_t{8} << 20);
     std::vector<float> blocks(is_root ? block.size() * 3 : 0);
     if (is_root) {
@@ -250,8 +253,8 @@ TEST_P(WaitCycle, OfARankThatOnlySendsInItsOperationIsFound) {
                          HasSubstr("for rank 2, which waits in all_reduce #1 "))));
 }
 
-// The ranks have called in all groups before: what each waits for is the second call.
-TEST_P(WaitCycle, IsFoundLaterThanAtTheFirstCalls) {
+// The ranks have called all groups before: each wait is in the second call.
+TEST_P(Deadlock, IsFoundLaterThanAtTheFirstCalls) {
   const auto errors = errors_of_ranks(world(GetParam()), [](ProcessGroup& group) {
     const Groups ring = make_ring(group);
     for (const auto& member : ring) {
@@ -264,8 +267,8 @@ TEST_P(WaitCycle, IsFoundLaterThanAtTheFirstCalls) {
   EXPECT_THAT(errors, Each(HasSubstr("waits in all_reduce #2 ")));
 }
 
-// A thread beside the one that waits makes the other group's calls.
-TEST_P(WaitCycle, IsNoneWhereAnotherThreadMayCall) {
+// Another thread of the waiting rank makes the calls of the other group.
+TEST_P(Deadlock, IsNoneWhereAnotherThreadMayCall) {
   run_ranks(world(GetParam()), [](ProcessGroup& group) {
     const auto first = group.new_group(std::vector{0, 1});
     const auto second = group.new_group(std::vector{0, 1});
@@ -285,7 +288,7 @@ TEST_P(WaitCycle, IsNoneWhereAnotherThreadMayCall) {
   });
 }
 
-TEST_P(WaitCycle, IsNoneWhereSeveralThreadsHaveCalled) {
+TEST_P(Deadlock, IsNoneWhereSeveralThreadsHaveCalled) {
   run_ranks(world(GetParam()), [](ProcessGroup& group) {
     const auto first = group.new_group(std::vector{0, 1});
     const auto second = group.new_group(std::vector{0, 1});
@@ -309,8 +312,8 @@ TEST_P(WaitCycle, IsNoneWhereSeveralThreadsHaveCalled) {
   });
 }
 
-// Rank 0 has an operation under way, but does not wait for it.
-TEST_P(WaitCycle, IsNoneOfAnOperationThatNobodyWaitsFor) {
+// Rank 0 has an active operation but does not wait for the operation.
+TEST_P(Deadlock, IsNoneOfAnOperationThatNobodyWaitsFor) {
   run_ranks(world(GetParam()), [](ProcessGroup& group) {
     const auto first = group.new_group(std::vector{0, 1});
     const auto second = group.new_group(std::vector{0, 1});
@@ -327,8 +330,9 @@ TEST_P(WaitCycle, IsNoneOfAnOperationThatNobodyWaitsFor) {
   });
 }
 
-// What rank 1 waits for is called when rank 2 has come to the group of all ranks.
-TEST_P(WaitCycle, IsNoneWhereACallbackMayCall) {
+// A callback makes the call that rank 1 waits for when rank 2 has joined the operation of all
+// ranks.
+TEST_P(Deadlock, IsNoneWhereACallbackMayCall) {
   run_ranks(world(GetParam()), [](ProcessGroup& group) {
     const auto first = group.new_group(std::vector{0, 1});
     const auto second = group.new_group(std::vector{0, 1});
@@ -356,8 +360,9 @@ TEST_P(WaitCycle, IsNoneWhereACallbackMayCall) {
   });
 }
 
-// All have called it: rank 1, which has waited for rank 0, now takes long for its part.
-TEST_P(WaitCycle, IsNoneInASlowOperation) {
+// All ranks have called the operation. Rank 1 has waited for rank 0 and now takes long for its
+// part.
+TEST_P(Deadlock, IsNoneInASlowOperation) {
   run_ranks(world(GetParam()), [](ProcessGroup& group) {
     if (group.rank() == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -382,7 +387,7 @@ TEST_P(WaitCycle, IsNoneInASlowOperation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Nodes,
-                         WaitCycle,
+                         Deadlock,
                          ::testing::Values(Nodes{"a", "a", "a"},
                                            Nodes{"a", "a", "b"},
                                            Nodes{"a", "b", "c"}),

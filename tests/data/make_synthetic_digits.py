@@ -11,7 +11,7 @@ import pathlib
 import struct
 import sys
 
-# 5 x 7 dots a digit, a number a row, the leftmost dot its highest bit.
+# 5 x 7 dots for each digit. Each number is a row, and its highest bit is the leftmost dot.
 GLYPHS = [
     [14, 17, 19, 21, 25, 17, 14],
     [4, 12, 4, 4, 4, 4, 14],
@@ -40,7 +40,7 @@ def draw(place: int, digit: int) -> bytes:
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
-    # A fixed time, so that the file is the same each time.
+    # A constant modification time makes the file reproducible.
     path.write_bytes(gzip.compress(content, mtime=0))
 
 

@@ -136,7 +136,7 @@ def main():
             n_rounds += 1
             name = f"killed-{n_rounds}"
             n_ranks = chance.randint(1, MOST_RANKS)
-            # A job is killed a few times, then it comes to its end.
+            # Kills a job a few times, and then lets the job finish.
             for _ in range(chance.randint(1, 5)):
                 seconds = chance.uniform(0, undisturbed[n_ranks][1])
                 words = start(name, n_ranks)

@@ -1,4 +1,4 @@
-// The training program on twenty drawn digits, and with inputs that it cannot use.
+// The training program on twenty drawn digits and with invalid inputs.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -23,7 +23,7 @@ using ::testing::SizeIs;
 
 const char* const kDigits = UNISONO_SYNTHETIC_DIGITS;
 
-// Losses of a rank, in the order of its lines "Rank  0 , epoch  0 :  2.3".
+// Returns the losses of a rank in the order of its lines "Rank  0 , epoch  0 :  2.3".
 std::vector<double> losses_of(const std::string& text, int rank) {
   std::vector<double> losses;
   const std::string start = "Rank  " + std::to_string(rank) + " , epoch  ";
@@ -58,14 +58,15 @@ TEST(Mnist, TenEpochsEndInOneModelAndEqualParameters) {
   for (int rank = 0; rank < 2; ++rank) {
     const std::vector<double> losses = losses_of(first.out, rank);
     ASSERT_EQ(losses.size(), 10U) << first.out;
-    // Twenty images under dropout are too few to fall in each epoch; the slow test looks at that.
+    // With dropout and only twenty images the loss need not fall in each epoch. The slow test
+    // checks each epoch.
     EXPECT_LT(losses.back(), 0.9 * losses.front()) << first.out;
   }
   const std::vector<std::string> hash = lines_after(first.out, "Rank 0 parameter hash ");
   ASSERT_EQ(hash.size(), 1U) << first.out;
   EXPECT_EQ(lines_after(first.out, "Rank 1 parameter hash "), hash);
 
-  // A second run replaces the file, and comes to the same bits.
+  // A second run replaces the file and computes the same bits.
   const auto before = std::filesystem::last_write_time(model);
   const std::uintmax_t size = std::filesystem::file_size(model);
   const ProcessResult second = run_mnist(arguments);
@@ -96,13 +97,14 @@ TEST(Mnist, EachStepIsRecorded) {
   EXPECT_THAT(folder.names(), ElementsAre("runs", "steps.json"));
   const std::filesystem::directory_iterator runs(folder.path() + "/runs");
   EXPECT_EQ(std::distance(begin(runs), end(runs)), 1);
-  // Two steps of an epoch, and its accuracy.
+  // Two steps per epoch, and the accuracy of the epoch.
   EXPECT_THAT(lines_after(read_file(json_file), "{\"time\":"), SizeIs(6));
   EXPECT_THAT(lines_after(result.out, "4 of 4 steps in "), SizeIs(1)) << result.out;
   EXPECT_THAT(lines_after(result.out, "step "), ElementsAre(HasSubstr(" ms: forward ")));
 }
 
-// All that the program says is this message, if more ranks than one say it, and nothing of a crash.
+// Expects that stderr contains only this message, from one rank or several ranks, and no crash
+// report.
 void expect_one_message(const ProcessResult& result, const std::string& text) {
   EXPECT_EQ(result.exit_code, 1);
   std::vector<std::string> messages = lines_after(result.err, "mnist: ");
@@ -137,7 +139,7 @@ TEST(Mnist, ASaveFolderThatIsMissingIsNamedBeforeTraining) {
   EXPECT_THAT(lines_after(result.out, "epoch "), IsEmpty());
 }
 
-// Root may write into every folder but those of the kernel's.
+// Root may write to every folder except the kernel's folders.
 TEST(Mnist, ASaveFolderThatTakesNoFilesIsNamedBeforeTraining) {
   const ProcessResult result = run_mnist({"--data", kDigits, "--save", "/proc/mnist.pt"});
   expect_one_message(result, "can't create a file in /proc");

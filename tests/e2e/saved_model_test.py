@@ -58,7 +58,7 @@ def main():
     labels = read_idx("t10k-labels-idx1-ubyte.gz", 8)[:N_IMAGES]
     with torch.no_grad():
         correct = (classify(state, images) == labels).sum().item()
-    # Rounding may turn an image over, and the line has two digits.
+    # Rounding may change the class of an image, and the line shows two digits.
     assert abs(100 * correct / N_IMAGES - printed) <= 100 / N_IMAGES + 0.01, (correct, printed)
 
 

@@ -1,6 +1,7 @@
 // shard_training DIGITS CHECKPOINTS EPOCHS WORKERS: trains a net with dropout and batch norm on
-// four shards, however many ranks there are, with loaders of so many workers. Saves a checkpoint
-// behind each step, and goes on from the latest. Each rank prints its parameters' hash.
+// four shards with any number of ranks. The loaders have WORKERS workers. The program saves a
+// checkpoint after each step and resumes from the latest checkpoint. Each rank prints the hash of
+// its parameters.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -18,19 +19,19 @@
 #include <torch/utils.h>
 
 #include "unisono/checkpoint/latest.h"
-#include "unisono/checkpoint/saver.h"
+#include "unisono/checkpoint/save.h"
 #include "unisono/comm/objects.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/data/batch.h"
 #include "unisono/data/data_loader.h"
-#include "unisono/data/image_dataset.h"
-#include "unisono/data/readers/mnist.h"
 #include "unisono/data/samplers/distributed_sampler.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/datasets/idx.h"
+#include "unisono/datasets/image_dataset.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/tensor/batch_tensors.h"
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/hash.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace {
 
@@ -39,9 +40,11 @@ using unisono::TensorState;
 constexpr int kShards = 4;
 constexpr int kBatchSize = 2;
 
-// A shard's samples, which one of the ranks loads.
+// A shard's samples, which one rank loads.
 struct Shard {
-  Shard(const std::shared_ptr<const unisono::ImageDataset>& images, int shard, int n_workers)
+  Shard(const std::shared_ptr<const unisono::datasets::ImageDataset>& images,
+        int shard,
+        int n_workers)
       : number(shard),
         sampler(images->size(), kShards, shard, {.seed = 5}),
         loader(images, {.batch_size = kBatchSize, .num_workers = n_workers, .drop_last = true}) {}
@@ -74,8 +77,9 @@ class Training {
                 .shard_buffers = unisono::ShardBuffers::kMean}),
         optimizer_(model_.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)),
         saver_(*group_, checkpoints) {
-    const auto images = std::make_shared<unisono::ImageDataset>(
-        unisono::load_mnist(digits, unisono::Split::kTrain), unisono::mnist_normalize());
+    const auto images = std::make_shared<unisono::datasets::ImageDataset>(
+        unisono::datasets::load_mnist(digits, unisono::datasets::Split::kTrain),
+        unisono::datasets::mnist_normalize());
     for (const int shard : model_.shards()) {
       shards_.push_back(std::make_unique<Shard>(images, shard, n_workers));
     }
@@ -117,7 +121,7 @@ class Training {
     return state;
   }
 
-  // Where `state` was, if there is one.
+  // Starts an epoch, at the position in `state` if there is a state.
   void start_epoch(const std::optional<TensorState>& state) {
     n_taken_ = state ? unisono::integer_in(*state, "n_taken") : 0;
     for (const std::unique_ptr<Shard>& shard : shards_) {
@@ -164,7 +168,7 @@ class Training {
   unisono::checkpoint::Saver saver_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::int64_t epoch_ = 0;
-  std::int64_t n_taken_ = 0;  // Batches of this epoch, of each shard.
+  std::int64_t n_taken_ = 0;  // Batches of this epoch that each shard has taken.
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ from pathlib import Path
 
 PROGRAMS = Path(sys.argv.pop(1)).resolve()
 DATA = Path(os.environ.get("UNISONO_TEST_DATA_DIR", sys.argv.pop(1)))
-MAKE_LISTS = Path(__file__).parents[2] / "examples/10_speaker_identification/make_lists.py"
+MAKE_LISTS = Path(__file__).parents[2] / "examples/09_speaker_identification/make_lists.py"
 MNIST = "train-images-idx3-ubyte.gz"
 CIFAR = "cifar10_jpeg_subset_{}.bin.gz"
 SOUNDS = "fsdd_recordings.tar.gz"
@@ -217,7 +217,7 @@ class Ring(Programs):
         self.assertEqual({result[:2] for result in chunks}, {(total, 2 * (n_ranks - 1))})
         sent = [result[2] for result in chunks]
         self.assertEqual(sum(sent), 2 * (n_ranks - 1) * n_bytes)
-        # Chunks differ by an element at most.
+        # Chunks differ by at most one element.
         self.assertLessEqual(max(sent), 2 * (n_ranks - 1) * 4 * -(-count // n_ranks))
         if count % n_ranks == 0:
             self.assertEqual(set(sent), {2 * (n_ranks - 1) * n_bytes // n_ranks})

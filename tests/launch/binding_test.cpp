@@ -1,4 +1,7 @@
-// Ranks that are bound to cores, as they themselves see it, and what is said of that.
+// Ranks that are bound to cores: the binding that the ranks observe, and the reports about the
+// binding.
+#include <unistd.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -11,9 +14,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/cores.h"
+#include "unisono/base/process.h"
 #include "unisono/net/address.h"
-#include "unisono/net/port_reservation.h"
+#include "unisono/net/ports.h"
 
 #include "launch_run.h"
 #include "support/temporary_folder.h"
@@ -23,18 +26,17 @@ namespace {
 
 using test::TemporaryFolder;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
 using Options = std::vector<std::string>;
 
-// What a rank says of itself.
+// A rank's report about its own binding.
 struct Place {
   std::vector<int> cores;
   int n_threads = 0;
 };
 
-// By rank, from lines such as "[alpha:1] rank 1 cores 0,1 threads 2".
+// Returns the bindings by rank, from lines such as "[alpha:1] rank 1 cores 0,1 threads 2".
 std::map<int, Place> places(const std::string& out) {
   const std::regex line("rank ([0-9]+) cores ([0-9,]+) threads ([0-9]+)");
   std::map<int, Place> result;
@@ -58,7 +60,7 @@ bool has_line(const std::string& text, const std::string& pattern) {
   return std::regex_search(text, std::regex(pattern));
 }
 
-// `unisono` under taskset, on the first core that this test may use.
+// Runs `unisono` under taskset on the first core that this test may use.
 RunSetup on_one_core(const Options& options) {
   std::vector<std::string> arguments{"-c", std::to_string(cores_of(0).front()), UNISONO_PROGRAM};
   for (const std::string& word : probe(options, {"cores"})) {
@@ -99,16 +101,85 @@ TEST(Binding, EachRankHasCoresOfItsOwnAndTheReportSaysWhich) {
   EXPECT_LE(n_threads, all.size());
 }
 
-TEST(Binding, IsNotDoneUnlessAskedFor) {
-  const std::vector<int> all = cores_of(0);
-  for (const Options& options : std::vector<Options>{
-           {"-n", "2"}, {"-n", "2", "--bind-to", "none"}, {"-n", "2", "--report-bindings"}}) {
-    const RunResult result = run_to_end(cores_probe(options));
+// Runs `unisono` in a separate network namespace, where the marks of other jobs are invisible.
+// `before` may start a second run there, which runs while the ranks of the first run wait.
+RunSetup in_own_network(const Options& options, const std::string& before = "") {
+  std::vector<std::string> arguments{
+      "--net", "sh", "-c", "ip link set lo up && " + before + "exec \"$@\"", "sh", UNISONO_PROGRAM};
+  for (const std::string& word : probe(options, {"cores"})) {
+    arguments.push_back(word);
+  }
+  return {
+      .arguments = arguments, .environment = {"OMP_NUM_THREADS"}, .program = "/usr/bin/unshare"};
+}
+
+bool may_make_networks() {
+  return ::geteuid() == 0;
+}
+
+TEST(Binding, IsTheDefaultWhereEachRankGetsACore) {
+  if (cores_of(0).size() < 2 || !may_make_networks()) {
+    GTEST_SKIP() << "takes two cores, and root's right to make a network namespace";
+  }
+  for (const Options& options :
+       std::vector<Options>{{"-n", "2"}, {"-n", "2", "--report-bindings"}}) {
+    const RunResult result = run_to_end(in_own_network(options));
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(places(result.out).at(1).cores, all) << result.out;
-    EXPECT_EQ(has_line(result.err, core_report(0, all)), options.back() == "--report-bindings")
+    const std::map<int, Place> ranks = places(result.out);
+    ASSERT_EQ(ranks.size(), 2U) << result.out;
+    std::set<int> given(ranks.at(0).cores.begin(), ranks.at(0).cores.end());
+    for (const int core : ranks.at(1).cores) {
+      EXPECT_TRUE(given.insert(core).second) << result.out;
+    }
+    const std::vector<int> all = cores_of(0);
+    EXPECT_EQ(given, std::set<int>(all.begin(), all.end())) << result.out;
+    EXPECT_EQ(count(result.err, "are bound by default; --bind-to none leaves them unbound"),
+              options.back() == "--report-bindings" ? 1 : 0)
         << result.err;
   }
+}
+
+TEST(Binding, IsNotTheDefaultWhereAnotherJobUsesTheCores) {
+  if (cores_of(0).size() < 2 || !may_make_networks()) {
+    GTEST_SKIP() << "takes two cores, and root's right to make a network namespace";
+  }
+  const TemporaryFolder folder;
+  const std::string started = folder.path() + "/started";
+  const std::string other = std::string(UNISONO_PROGRAM) + " run -n 2 sh -c 'touch " + started +
+                            "; exec sleep 60' & "
+                            "while [ ! -e " +
+                            started + " ]; do sleep 0.01; done; ";
+  // The other job ends with the shell's process group after the probe has run as a child of that
+  // job.
+  const std::string before = other + "\"$@\"; status=$?; kill $!; wait; exit $status; ";
+  const RunResult result = run_to_end(in_own_network({"-n", "2", "--report-bindings"}, before));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<int> all = cores_of(0);
+  EXPECT_EQ(places(result.out).at(0).cores, all) << result.out;
+  EXPECT_EQ(places(result.out).at(1).cores, all) << result.out;
+  EXPECT_EQ(count(result.err, "are not bound: another job is using core "), 1) << result.err;
+}
+
+TEST(Binding, IsNotTheDefaultForOneRankOrMoreRanksThanCores) {
+  const std::vector<int> all = cores_of(0);
+  const std::map<std::string, std::string> reasons{
+      {"1", "are not bound: the only rank of this node may use all cores"},
+      {std::to_string(all.size() + 1), "are not bound: "}};
+  for (const auto& [n_ranks, reason] : reasons) {
+    const RunResult result = run_to_end(cores_probe({"-n", n_ranks, "--report-bindings"}));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(places(result.out).at(0).cores, all) << result.out;
+    EXPECT_TRUE(has_line(result.err, core_report(0, all))) << result.err;
+    EXPECT_EQ(count(result.err, reason), 1) << result.err;
+  }
+}
+
+TEST(Binding, CanBeSwitchedOff) {
+  const RunResult result = run_to_end(cores_probe({"-n", "2", "--bind-to", "none"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(places(result.out).at(0).cores, cores_of(0)) << result.out;
+  EXPECT_EQ(places(result.out).at(1).cores, cores_of(0)) << result.out;
+  EXPECT_EQ(result.err, "");
 }
 
 TEST(Binding, ToNumaNodesGivesARankAllCoresOfItsNode) {
@@ -138,7 +209,7 @@ TEST(Binding, TorchrunsWordsMeanTheSame) {
   const RunResult ignored = run_to_end(cores_probe({"-n", "1", "--numa-binding", "core-complex"}));
   EXPECT_EQ(ignored.exit_code, 0);
   EXPECT_EQ(ignored.err,
-            "[unisono launcher] these options of torchrun say nothing here: --numa-binding "
+            "[unisono launcher] these options of torchrun have no effect here: --numa-binding "
             "core-complex\n");
 }
 
@@ -172,30 +243,6 @@ TEST(Binding, ALauncherThatIsItselfOnOneCoreSaysSo) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(count(result.err, "this launcher may use core " + core + " only"), 1) << result.err;
   EXPECT_EQ(run_to_end(on_one_core({"-n", "1"})).err, "");
-}
-
-TEST(Binding, WithoutHwlocIsRefusedOnlyWhereItIsAskedFor) {
-  const TemporaryFolder folder;
-  // The loader takes it before the one of the system, and can't load it.
-  (void)folder.write("libhwloc.so.15", "no library");
-  RunSetup setup = cores_probe({"-n", "2", "--bind-to", "core"});
-  setup.environment.push_back("LD_LIBRARY_PATH=" + folder.path());
-  const RunResult refused = run_to_end(setup);
-  EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(places(refused.out), IsEmpty());
-  EXPECT_EQ(split_lines(refused.err).size(), 1U) << refused.err;
-  EXPECT_THAT(refused.err, HasSubstr("apt-get install libhwloc15"));
-  EXPECT_THAT(refused.err, HasSubstr("--bind-to none does without"));
-
-  setup.arguments = probe({"-n", "2", "--report-bindings"}, {"cores"});
-  const RunResult reported = run_to_end(setup);
-  EXPECT_EQ(reported.exit_code, 0);
-  EXPECT_TRUE(has_line(reported.err, "rank 1 on [^ ]+: cores? [-,0-9]+, OMP_NUM_THREADS="))
-      << reported.err;
-  EXPECT_EQ(count(reported.err, "NUMA nodes are not known"), 1) << reported.err;
-
-  setup.arguments = probe({"-n", "2"}, {"cores"});
-  EXPECT_EQ(run_to_end(setup).err, "");
 }
 
 TEST(Binding, HoldsOnEachHostOfAJob) {

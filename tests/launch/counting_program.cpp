@@ -1,5 +1,5 @@
-// A training in small: counting_program FILE STEPS adds up a number per step on all ranks, and goes
-// on from FILE, which rank 0 writes after each step.
+// A miniature training: counting_program FILE STEPS adds a number per step on all ranks. It resumes
+// from FILE, which rank 0 writes after each step.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -37,13 +37,13 @@ void write_state(const std::string& path, const State& state) {
 }
 
 void count(const std::string& path, long n_steps) {
-  constexpr std::chrono::milliseconds kStep{3};  // So that kills come in the middle.
+  constexpr std::chrono::milliseconds kStep{3};  // Kills shall interrupt the run.
   auto group = unisono::init_process_group();
   State state = group->rank() == 0 ? read_state(path) : State{};
   group->broadcast(as_buffer(std::span(&state.step, 1)), {.root = 0});
   group->broadcast(as_buffer(std::span(&state.sum, 1)), {.root = 0});
   while (state.step < n_steps) {
-    // The same whatever the number of ranks, which may change.
+    // The sum does not depend on the number of ranks, which may change.
     long part = group->rank() == 0 ? state.step + 1 : 0;
     group->all_reduce(as_buffer(std::span(&part, 1)));
     state = {state.step + 1, state.sum + part};

@@ -1,4 +1,4 @@
-// How a job ends when a rank fails or a signal comes.
+// End of a job after a failed rank or a signal.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ TEST(LaunchEnding, OutputThatWasNotShownIsInTheReport) {
                         "[unisono run]   | last words\n"));
 }
 
-// As a rank may that saves first.
+// A rank may end this way after it has saved its state.
 TEST(LaunchEnding, ARankThatEndsWellWhenItIsAskedToIsNotReported) {
   const RunResult result = run_to_end(
       {.arguments = {"run",
@@ -66,7 +66,7 @@ TEST(LaunchEnding, AKilledRankEndsAllAndIsReported) {
   EXPECT_THAT(result.err, ContainsRegex("SIGKILL came from outside|memory ran out"));
 }
 
-// As `@record` of torch.distributed.elastic does.
+// The rank writes the error file as `@record` of torch.distributed.elastic does.
 TEST(LaunchEnding, AnExceptionThatARankLeftIsReported) {
   const std::string script =
       "test $RANK = 0 && exec sleep 60; "

@@ -1,5 +1,5 @@
-// Jobs that one command starts on several hosts; here all are this machine, reached by a remote
-// shell that only says so. tests/launchers/test_ssh.py has the real one.
+// Jobs that one command starts on several hosts. All hosts are this machine here, behind a fake
+// remote shell. tests/launchers/test_ssh.py uses the real ssh.
 #include <signal.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-// Called as PROGRAM HOST COMMAND. Like a real one it may write something of its own first.
+// Called as PROGRAM HOST COMMAND. A real remote shell may also write text before the command's
+// output.
 constexpr const char* kShell =
     "#!/bin/sh\n"
     "echo \"Welcome to $1\"\n"
@@ -44,7 +45,7 @@ constexpr const char* kShell =
 
 class LaunchHosts : public ::testing::Test {
  protected:
-  // "run" on these hosts, with options, and a shell's script.
+  // Returns the arguments "run" with these hosts, the options and a shell script.
   [[nodiscard]] Words command(const std::string& hosts,
                               const Words& options,
                               const std::string& script) const {
@@ -68,7 +69,7 @@ class LaunchHosts : public ::testing::Test {
   std::string shell_ = folder_.write("rsh", kShell, 0755);
 };
 
-// Says "ready", and stays.
+// Prints "ready" and waits.
 constexpr const char* kHang = "exec " UNISONO_PROBE " wait";
 
 Words sorted_lines(const std::string& text) {
@@ -138,13 +139,13 @@ TEST_F(LaunchHosts, FolderSettingsAndNamedVariablesGoAlong) {
                                "echo $PWD $COLOUR $SIZE ${SHAPE-none} $UNISONO_STALL_SECONDS",
                                {"COLOUR=red", "SHAPE=round", "UNISONO_STALL_SECONDS=77"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  // The environment of the shell here is that of the caller; over ssh it is not.
+  // The remote shell inherits the caller's environment here, unlike over ssh.
   EXPECT_EQ(count(result.out, " red 7 m round 77\n"), 2) << result.out;
   EXPECT_THAT(result.out, Not(HasSubstr("] / ")));
 }
 
 TEST_F(LaunchHosts, TheSecretIsInNoCommandLine) {
-  // printf is part of the shell; grep reads the secret from a file.
+  // printf is a shell builtin, and grep reads the secret from a file.
   const RunResult result = run("alpha,beta",
                                {"-n", "1"},
                                "file=" + folder().path() +
@@ -211,7 +212,7 @@ TEST_F(LaunchHosts, ASignalReachesAllRanks) {
   EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
 }
 
-// A remote shell that ends of it would take the host's ranks along.
+// A remote shell that the signal ends would also end the host's ranks.
 TEST_F(LaunchHosts, ASignalToTheProcessGroupLeavesTheRemoteShells) {
   LaunchRun run({.arguments = command("piped:2,alpha:1", {}, "exec " UNISONO_PROBE " save 1"),
                  .own_session = true});
@@ -243,12 +244,12 @@ TEST_F(LaunchHosts, NothingIsLeftWhenTheLauncherIsKilled) {
   EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());
 }
 
-// The ranks' launchers write their process ids, as the parents of the ranks' guardian.
+// Prints the process id of the rank's launcher, which is the parent of the rank's guardian.
 const std::string kTellLauncher =
     "while read key value; do test $key = PPid: && echo launcher $value; done "
     "</proc/$PPID/status; ";
 
-// Once all ranks are ready.
+// Call after all ranks are ready.
 void kill_launcher_of(const std::string& label, const LaunchRun& run) {
   const std::string before = "[" + label + "] launcher ";
   for (const std::string& line : split_lines(run.output())) {

@@ -1,4 +1,4 @@
-// Nothing is left behind, whoever is killed.
+// A job leaves no process behind, whichever process is killed.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -31,7 +31,8 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Holds a process as a debugger does: unlike one that was stopped, SIGCONT does not wake it.
+// Holds a process as a debugger does. Unlike a process after SIGSTOP, SIGCONT does not continue the
+// process.
 class HeldProcess {
  public:
   explicit HeldProcess(pid_t pid) : pid_(pid) {
@@ -47,7 +48,7 @@ class HeldProcess {
 
   ~HeldProcess() { ::ptrace(PTRACE_DETACH, pid_, nullptr, nullptr); }
 
-  // Its parent learns of its end only after us.
+  // The parent of the process receives its end only after this tracer.
   void expect_killed_within(std::chrono::seconds timeout) const {
     const Fd end = open_pidfd(pid_);
     pollfd ended{end.get(), POLLIN, 0};
@@ -61,7 +62,7 @@ class HeldProcess {
   pid_t pid_;
 };
 
-// Rank 0 exits with 9 when told so, the other leaves a daemon and goes on.
+// Rank 0 exits with code 9 on demand. The other rank leaves a daemon behind and continues.
 class FailingOnDemand {
  public:
   FailingOnDemand() : run_({.arguments = arguments(), .stdin_fd = read_end_.get()}) {
@@ -94,7 +95,7 @@ class FailingOnDemand {
   LaunchRun run_;
 };
 
-// The grace and three seconds are due; the rest is for a busy machine.
+// The grace and three seconds, with a reserve for a busy machine.
 constexpr std::chrono::seconds kSoon{15};
 
 TEST(LaunchKilling, WhatARankLeftBehindEndsWithTheJob) {
@@ -120,7 +121,7 @@ TEST(LaunchKilling, GrandchildrenEndWhenARankFails) {
 TEST(LaunchKilling, AKilledLauncherTakesAllWithIt) {
   LaunchRun run({.arguments = probe({"-n", "3"}, {"daemon"})});
   run.wait_for_output("ready", 3);
-  EXPECT_EQ(run.marked().size(), 8U);  // Launcher, guardian, three ranks with a daemon each.
+  EXPECT_EQ(run.marked().size(), 8U);  // Launcher, guardian, and three ranks with a daemon each.
   const pid_t launcher = run.pid();
   ASSERT_EQ(::kill(launcher, SIGKILL), 0);
   EXPECT_THAT(run.wait_until_all_gone(), IsEmpty());

@@ -23,7 +23,7 @@
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/random_hex.h"
+#include "unisono/base/text.h"
 #include "unisono/launch/environment.h"
 
 #include "support/temporary_folder.h"
@@ -57,7 +57,8 @@ std::vector<std::string> make_environment(const RunSetup& setup, const std::stri
   return entries;
 }
 
-// Where the launcher's output goes, and our end of it.
+// Returns the descriptor for the launcher's output. Creates a pipe if the test collects that
+// output.
 int output_end(int wanted_fd, Fd& read_end, Fd& write_end) {
   if (wanted_fd >= 0) {
     return wanted_fd;
@@ -213,7 +214,7 @@ std::vector<pid_t> LaunchRun::guardians() const {
 pid_t LaunchRun::guardian() const {
   const std::vector<pid_t> pids = guardians();
   if (pids.size() != 1) {
-    // No number would do: kill(-1) ends each process of the machine.
+    // A default pid is not safe: kill(-1) ends every process of the machine.
     throw std::runtime_error(std::to_string(pids.size()) + " guardians found, not one");
   }
   return pids.front();
@@ -222,7 +223,7 @@ pid_t LaunchRun::guardian() const {
 RunResult run_to_end(const RunSetup& setup) {
   LaunchRun run(setup);
   const RunResult result = run.finish();
-  // Not a matter of time: the launcher ends after all that it started.
+  // No wait is needed: the launcher ends after all processes that it started.
   EXPECT_TRUE(run.marked().empty());
   return result;
 }

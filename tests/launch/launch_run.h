@@ -12,33 +12,35 @@
 
 namespace unisono::launch_test {
 
-/// How a `unisono run` ended.
+/// Output and exit code of a `unisono run`.
 struct RunResult {
-  int exit_code = -1;  ///< 128 + signal where one ended the launcher itself.
+  int exit_code = -1;  ///< 128 + signal if a signal ended the launcher itself.
   std::string out;
   std::string err;
 };
 
 struct RunSetup {
-  std::vector<std::string> arguments = {};    ///< Those of the program.
-  std::vector<std::string> environment = {};  ///< "NAME=value", added to ours; "NAME" removes it.
-  int stdin_fd = -1;                          ///< -1: /dev/null.
-  int stdout_fd = -1;                         ///< -1: a pipe that is collected.
+  std::vector<std::string> arguments = {};  ///< Arguments of the program.
+  /// "NAME=value" extends the inherited environment; "NAME" removes a variable.
+  std::vector<std::string> environment = {};
+  int stdin_fd = -1;   ///< -1: /dev/null.
+  int stdout_fd = -1;  ///< -1: a pipe, and the output is collected.
   int stderr_fd = -1;
   bool close_stdout = false;
-  /// Begins a session, and so a process group, of its own; a terminal's name: one whose stdin and
-  /// controlling terminal that is.
+  /// `own_session` starts a new session and process group. `terminal` names a terminal that becomes
+  /// stdin and controlling terminal of a new session.
   bool own_session = false;
   std::string terminal = {};
   std::string program = UNISONO_PROGRAM;
 };
 
-/// A running `unisono` with all its descendants, which can be found by a mark in their environment.
+/// A running `unisono` and all its descendants, which are identified by a mark in their
+/// environment.
 class LaunchRun {
  public:
   explicit LaunchRun(const RunSetup& setup);
 
-  /// Kills what is left, so that a failed test leaves nothing behind.
+  /// Kills all remaining processes, so that a failed test leaves none behind.
   ~LaunchRun();
 
   LaunchRun(const LaunchRun&) = delete;
@@ -48,28 +50,29 @@ class LaunchRun {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
 
-  /// Reads output until `text` was seen `n_times` in stdout. Fails the test at the deadline.
+  /// Reads output until `text` has occurred `n_times` in stdout. Fails the test at the deadline.
   void wait_for_output(const std::string& text, int n_times = 1);
 
-  /// What was seen of stdout.
+  /// The stdout that has been read so far.
   [[nodiscard]] const std::string& output() const { return result_.out; }
 
-  /// As wait_for_output(), for stderr.
+  /// Like wait_for_output(), but for stderr.
   void wait_for_error(const std::string& text);
 
-  /// Waits for the launcher's end and returns everything it wrote.
+  /// Waits for the launcher's end and returns all its output.
   RunResult finish();
 
   /// Processes (no zombies) that carry the mark.
   [[nodiscard]] std::vector<pid_t> marked() const;
 
-  /// Waits until no process carries the mark; returns what is left at the deadline.
+  /// Waits until no process carries the mark. Returns the remaining processes at the deadline.
   [[nodiscard]] std::vector<pid_t> wait_until_all_gone() const;
 
-  /// The process ids of the guardians, one of each launcher with ranks.
+  /// The process ids of the guardians: one guardian for each launcher with ranks.
   [[nodiscard]] std::vector<pid_t> guardians() const;
 
-  /// That of the only one. Throws std::runtime_error where there is none, or another one.
+  /// The process id of the only guardian. Throws std::runtime_error if there is not exactly one
+  /// guardian.
   [[nodiscard]] pid_t guardian() const;
 
  private:
@@ -83,10 +86,10 @@ class LaunchRun {
   Deadline deadline_;
 };
 
-/// Runs to the end and checks that nothing is left behind.
+/// Runs to the end and checks that no process remains.
 [[nodiscard]] RunResult run_to_end(const RunSetup& setup);
 
-/// "run", `options`, the probe program, `probe_arguments`.
+/// Returns "run", `options`, the probe program and `probe_arguments`.
 [[nodiscard]] std::vector<std::string> probe(std::vector<std::string> options,
                                              const std::vector<std::string>& probe_arguments);
 

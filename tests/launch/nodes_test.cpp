@@ -1,4 +1,4 @@
-// Jobs of several nodes, each with a launcher of its own; here all on one machine.
+// Jobs of several nodes with a launcher each. All nodes are on this machine here.
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/address.h"
 #include "unisono/net/io.h"
-#include "unisono/net/port_reservation.h"
+#include "unisono/net/ports.h"
 #include "unisono/net/socket.h"
 
 #include "launch_run.h"
@@ -40,12 +40,12 @@ using ::testing::IsEmpty;
 
 using Words = std::vector<std::string>;
 
-// The launchers of a job, at a port of its own.
+// The launchers of a job, which has a separate port.
 class Nodes {
  public:
   [[nodiscard]] std::string port() const { return std::to_string(reserved_.port()); }
 
-  // --nnodes N --node-rank R and where to meet.
+  // Returns --nnodes N, --node-rank R and the rendezvous address.
   [[nodiscard]] Words place(int n_nodes, int node_rank) const {
     return {"--nnodes",
             std::to_string(n_nodes),
@@ -57,12 +57,12 @@ class Nodes {
             port()};
   }
 
-  // The same, with ranks to be given out.
+  // Like place(), but the job assigns the node ranks.
   [[nodiscard]] Words endpoint(const std::string& n_nodes) const {
     return {"--nnodes", n_nodes, "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:" + port()};
   }
 
-  // Starts one with `place`, `options` and a shell's `script`.
+  // Starts a launcher with `place`, `options` and a shell `script`.
   LaunchRun& start(const Words& place,
                    const Words& options,
                    const std::string& script,
@@ -90,7 +90,7 @@ class Nodes {
 
 constexpr const char* kHang = "echo ready; exec " UNISONO_PROBE " wait";
 
-// A job of two nodes with a rank each, which are there and stay so.
+// Starts a job of two nodes with one rank each. The ranks are ready and do not end by themselves.
 std::pair<LaunchRun&, LaunchRun&> start_two_that_hang(Nodes& nodes, const Words& options = {}) {
   LaunchRun& first = nodes.start(nodes.place(2, 0), options, kHang);
   LaunchRun& second = nodes.start(nodes.place(2, 1), options, kHang);
@@ -177,7 +177,7 @@ TEST(LaunchNodes, ThePortInUseIsNamedWithItsHolder) {
                     HasSubstr("--master-port")));
 }
 
-// Another test may have that port just now.
+// Another test may use the default port at the same time.
 TEST(LaunchNodes, WithoutAPortTheyMeetAtTheUsualOne) {
   const RunResult result =
       run_to_end({.arguments = probe(
@@ -215,7 +215,7 @@ TEST(LaunchNodes, WithRestartsTheJobSaysThatTheLostNodeMayComeBack) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(
       result.err,
-      ContainsRegex("the same command on [^ ]+ goes on with the job, which waits 2 s for it "
+      ContainsRegex("run the same command on [^ ]+ to continue the job, which waits 2 s for it "
                     "\\(--rdzv-conf join_timeout=SECONDS\\)\n(.*\n)*.*restart 1 of 1\n"));
 }
 
@@ -248,7 +248,7 @@ TEST(LaunchNodes, AStoppedLauncherCountsAsLost) {
   ASSERT_EQ(::kill(second.pid(), SIGSTOP), 0);
   const RunResult result = first.finish();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("left the job: nothing was heard of it for"));
+  EXPECT_THAT(result.err, HasSubstr("left the job: nothing was received from it for"));
   ASSERT_EQ(::kill(second.pid(), SIGCONT), 0);
   EXPECT_THAT(second.finish().err, HasSubstr("lost the connection"));
   EXPECT_THAT(second.wait_until_all_gone(), IsEmpty());
@@ -324,9 +324,9 @@ TEST(LaunchNodes, AnotherSecretIsTurnedAway) {
   EXPECT_EQ(results[1].exit_code, 1);
   EXPECT_THAT(results[1].err, AllOf(HasSubstr("can't join the job"), HasSubstr("secret")));
   EXPECT_EQ(results[0].exit_code, 1);
-  EXPECT_THAT(results[0].err,
-              AllOf(HasSubstr("turned away a connection from 127.0.0.1"),
-                    HasSubstr("missing: node rank 1")));
+  EXPECT_THAT(
+      results[0].err,
+      AllOf(HasSubstr("rejected a connection from 127.0.0.1"), HasSubstr("missing: node rank 1")));
 }
 
 TEST(LaunchNodes, WhoDoesNotFitIsToldWhy) {
@@ -334,7 +334,7 @@ TEST(LaunchNodes, WhoDoesNotFitIsToldWhy) {
   LaunchRun& first = nodes.start(nodes.place(2, 0), {"--rdzv_id=night"}, "true");
   const RunResult day = nodes.start(nodes.place(2, 1), {"--rdzv_id=day"}, "true").finish();
   EXPECT_EQ(day.exit_code, 1);
-  EXPECT_THAT(day.err, HasSubstr("the job here is \"night\", and --rdzv-id says \"day\""));
+  EXPECT_THAT(day.err, HasSubstr("the job here is \"night\", and --rdzv-id is \"day\""));
   const RunResult three = nodes.start(nodes.place(3, 1), {}, "true").finish();
   EXPECT_THAT(three.err, HasSubstr("--nnodes is 2 there and 3 here"));
   nodes.start(nodes.place(2, 1), {}, "true");
@@ -379,7 +379,7 @@ TEST(LaunchNodes, WhatSaysNoHelloIsNoLauncher) {
                     HasSubstr("there listens process " + std::to_string(::getpid()))));
 }
 
-// At the port of the ranks' store, whose server knows the same secret.
+// The port belongs to the ranks' store. The server of the store has the same secret.
 TEST(LaunchNodes, AStoreIsNoLauncher) {
   Nodes nodes;
   const Words secret{"UNISONO_SECRET=one"};
@@ -390,7 +390,7 @@ TEST(LaunchNodes, AStoreIsNoLauncher) {
   job.wait_for_output("ready");
   const RunResult result = nodes.start(nodes.place(2, 1), {}, "true", secret).finish();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("it is no launcher: its connections are for \"store\""));
+  EXPECT_THAT(result.err, HasSubstr("it is not a launcher: its connections are for \"store\""));
   ASSERT_EQ(::kill(job.pid(), SIGTERM), 0);
   EXPECT_EQ(job.finish().exit_code, 143);
 }

@@ -1,4 +1,4 @@
-// Command lines that were written for torchrun, and what is said of those that are wrong.
+// Command lines written for torchrun, and error messages for wrong command lines.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -37,7 +37,7 @@ TEST(LaunchOptions, TorchrunsForOneMachineAreTaken) {
   }
 }
 
-// A job of two ranks, whatever the way in which argparse or mpirun let it be written.
+// A job of two ranks in every spelling that argparse or mpirun accept.
 TEST(LaunchOptions, SpellingsOfOtherLaunchersAreTaken) {
   const TemporaryFolder folder;
   const std::string logs = "--log-d=" + folder.path() + "/logs";
@@ -90,12 +90,12 @@ TEST(LaunchOptions, WhatSaysNothingHereIsNamedOnce) {
                           {"environment", "WORLD_SIZE"})});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err,
-            "[unisono launcher] these options of torchrun say nothing here: "
+            "[unisono launcher] these options of torchrun have no effect here: "
             "--monitor-interval, --rdzv-conf\n");
   const RunResult signals =
       run_to_end({.arguments = probe({}, {"args"}),
                   .environment = {"TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT"}});
-  EXPECT_EQ(count(signals.err, "say nothing here: --signals-to-handle\n"), 1) << signals.err;
+  EXPECT_EQ(count(signals.err, "have no effect here: --signals-to-handle\n"), 1) << signals.err;
 }
 
 TEST(LaunchOptions, NamesOfJobAndRoleReachTheRanks) {
@@ -158,7 +158,7 @@ TEST(LaunchOptions, WrongValuesAreExplained) {
   EXPECT_THAT(run_to_end({.arguments = probe({"--rdzv_backend=etcd-v2"}, {"args"})}).err,
               HasSubstr("--rdzv-backend etcd-v2: there are static and c10d"));
   EXPECT_THAT(run_to_end({.arguments = probe({"--rdzv_endpoint=a:b"}, {"args"})}).err,
-              HasSubstr("--rdzv-endpoint a:b: b is no port"));
+              HasSubstr("--rdzv-endpoint a:b: b is not a port"));
 }
 
 TEST(LaunchOptions, ATypoIsAnsweredWithTheOptionThatWasMeant) {
@@ -176,10 +176,10 @@ TEST(LaunchOptions, ATypoIsAnsweredWithTheOptionThatWasMeant) {
 TEST(LaunchOptions, ADashThatIsNoHyphenIsNamed) {
   const RunResult result = run_to_end({.arguments = probe({"–nnodes=1"}, {"args"})});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("–nnodes=1"), HasSubstr("no hyphen")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("–nnodes=1"), HasSubstr("not a hyphen")));
 }
 
-// As torch.distributed.launch gives it.
+// The argument that torch.distributed.launch passes.
 TEST(LaunchOptions, LaunchPassesTheLocalRankBeforeTheArguments) {
   const TemporaryFolder folder;
   const std::string script = folder.write("train.py", "import sys; print(sys.argv[1:])\n", 0644);

@@ -1,4 +1,4 @@
-// What becomes of the ranks' output.
+// Handling of the ranks' output.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -216,10 +216,12 @@ TEST(LaunchOutput, WithoutAFolderOneIsMadeAndNamed) {
 }
 
 TEST(LaunchOutput, AWrongChoiceOfStreamsIsExplained) {
-  EXPECT_THAT(run_to_end({.arguments = probe({"-r", "0:4"}, {"args"})}).err,
-              HasSubstr("run: --redirects 0:4: \"4\" is no choice of streams: there are 0 to 3"));
-  EXPECT_THAT(run_to_end({.arguments = probe({"--local-ranks-filter=7"}, {"args"})}).err,
-              HasSubstr("run: --local-ranks-filter 7: \"7\" is no local rank: there are 0 to 0"));
+  EXPECT_THAT(
+      run_to_end({.arguments = probe({"-r", "0:4"}, {"args"})}).err,
+      HasSubstr("run: --redirects 0:4: \"4\" is not a choice of streams: there are 0 to 3"));
+  EXPECT_THAT(
+      run_to_end({.arguments = probe({"--local-ranks-filter=7"}, {"args"})}).err,
+      HasSubstr("run: --local-ranks-filter 7: \"7\" is not a local rank: there are 0 to 0"));
 }
 
 TEST(LaunchOutput, ALogFolderThatCantBeMadeIsExplained) {
@@ -266,7 +268,7 @@ TEST(LaunchOutput, AClosedStdoutIsAnErrorOnceItIsNeeded) {
   EXPECT_THAT(result.err, HasSubstr("cannot write to stdout: Bad file descriptor"));
 }
 
-// The pipe is full and stays so: the launcher still hears the signal.
+// The pipe remains full, but the launcher still handles the signal.
 TEST(LaunchOutput, AReaderThatNeverReadsDoesNotDeafenTheLauncher) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
@@ -288,8 +290,8 @@ TEST(LaunchOutput, AReaderThatNeverReadsDoesNotDeafenTheLauncher) {
 struct Unfinished {
   const char* name;
   std::vector<std::string> options;
-  std::string shown;     // While the line has no end.
-  std::string complete;  // What its end makes of it.
+  std::string shown;     // Output while the line is incomplete.
+  std::string complete;  // Output after the end of the line.
 
   friend std::ostream& operator<<(std::ostream& out, const Unfinished& tested) {
     return out << tested.name;
@@ -336,7 +338,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "[127.0.0.1:0]  done\n"}),
     [](const auto& tested) { return tested.param.name; });
 
-// Into one pipe, as `2>&1 | tee log` makes it.
+// stdout and stderr go to one pipe, as with `2>&1 | tee log`.
 TEST(LaunchOutput, ABarLeavesTheLinesOfOthersWhole) {
   const std::string script =
       "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do case $RANK in "

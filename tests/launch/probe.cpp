@@ -1,4 +1,4 @@
-// A program to be launched: does what its first argument says.
+// A program for the launcher. Its first argument selects its action.
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -17,14 +17,14 @@ int rank() {
   return std::atoi(std::getenv("RANK"));
 }
 
-// In one write, so that the launcher sees whole words.
+// Uses one write, so that the launcher reads whole words.
 void say(const std::string& text) {
   if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) {
     std::_Exit(99);
   }
 }
 
-// Long, but not for ever: a broken launcher must not fill the machine.
+// A long but finite wait: processes of a broken launcher must not accumulate on the machine.
 [[noreturn]] void hang() {
   constexpr unsigned kSeconds = 120;
   for (unsigned left = kSeconds; left > 0;) {
@@ -50,7 +50,7 @@ int print_environment(int argc, char** argv) {
   return 0;
 }
 
-// "rank 1 cores 0,1 threads 2"
+// Prints "rank 1 cores 0,1 threads 2".
 int print_cores(int /*argc*/, char** /*argv*/) {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) {
@@ -68,7 +68,7 @@ int print_cores(int /*argc*/, char** /*argv*/) {
   return 0;
 }
 
-// Many lines in pieces that end anywhere.
+// Prints many lines in pieces that end at any byte.
 int print_lines(int argc, char** argv) {
   const int n_lines = argc > 2 ? std::atoi(argv[2]) : 0;
   std::string text;
@@ -90,7 +90,7 @@ int print_long_line(int argc, char** argv) {
   return 0;
 }
 
-// fail WHICH HOW: one rank exits with a code or by a signal, the others go on.
+// fail WHICH HOW: one rank exits with a code or by a signal. The other ranks continue.
 int fail(int argc, char** argv) {
   const std::string how = argc > 3 ? argv[3] : "";
   if (argc > 2 && rank() != std::atoi(argv[2])) {
@@ -116,7 +116,7 @@ int ignore_term(int /*argc*/, char** /*argv*/) {
   hang();
 }
 
-// Blocked, so that no second one interrupts what follows.
+// The signals stay blocked, so that a second signal does not interrupt the next steps.
 int wait_for_signal(std::initializer_list<int> signal_numbers) {
   sigset_t set;
   sigemptyset(&set);
@@ -130,14 +130,14 @@ int wait_for_signal(std::initializer_list<int> signal_numbers) {
   return signal_number;
 }
 
-// Says which signal ended the wait, and exits as if all were well.
+// Prints the signal that ended the wait and exits with success.
 int tell_signal(int /*argc*/, char** /*argv*/) {
   const int signal_number = wait_for_signal({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   say("got " + std::to_string(signal_number) + "\n");
   return 0;
 }
 
-// save SECONDS: a rank that needs so long for its state once it is asked to end.
+// save SECONDS: a rank that needs this time to save its state after a termination signal.
 int save(int argc, char** argv) {
   wait_for_signal({SIGINT, SIGTERM, SIGHUP});
   say("saving\n");
@@ -146,7 +146,7 @@ int save(int argc, char** argv) {
   return 0;
 }
 
-// A child that answers each byte, and does not end by itself.
+// A child that answers each byte and does not end by itself.
 [[noreturn]] void answer(int questions, int answers, bool ignores_sigterm) {
   ::signal(SIGTERM, ignores_sigterm ? SIG_IGN : SIG_DFL);
   for (char byte = 0; ::read(questions, &byte, 1) == 1;) {
@@ -157,7 +157,7 @@ int save(int argc, char** argv) {
   hang();
 }
 
-// ask-child [stubborn]: asks its child after each signal; SIGTERM is the last one.
+// ask-child [stubborn]: queries its child after each signal. SIGTERM is the last signal.
 int ask_child(int argc, char** argv) {
   std::array<int, 2> questions{};
   std::array<int, 2> answers{};
@@ -182,7 +182,8 @@ int ask_child(int argc, char** argv) {
   return 0;
 }
 
-// A grandchild that left session and parent and ignores all it can; then this rank ends or waits.
+// Starts a grandchild that has left session and parent and ignores every signal that can be
+// ignored. Then this rank ends or waits.
 int leave_daemon(int argc, char** argv) {
   std::array<int, 2> ready{};
   if (::pipe(ready.data()) != 0) {
@@ -213,7 +214,7 @@ int leave_daemon(int argc, char** argv) {
   hang();
 }
 
-// Writes until somebody stops it.
+// Writes until a signal ends the process.
 int flood(int /*argc*/, char** /*argv*/) {
   for (;;) {
     say("a line that never ends to come again and again\n");
@@ -238,7 +239,7 @@ int copy_stdin(int /*argc*/, char** /*argv*/) {
   return 0;
 }
 
-// A bar that waits for a byte on stdin before its line ends.
+// A progress bar that waits for a byte on stdin before its line ends.
 int progress(int /*argc*/, char** /*argv*/) {
   say(::isatty(STDOUT_FILENO) == 1 ? "terminal\n" : "no terminal\n");
   if (rank() != 0) {

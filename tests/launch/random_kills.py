@@ -23,9 +23,9 @@ N_NODES = 3
 N_WORKERS = 2
 N_STEPS = 100
 TIMEOUT_S = 60.0
-# Within it a launcher that was started again has come to its job, or says that nobody is there.
+# Time in which a restarted launcher has joined its job or reports a missing launcher of node 0.
 JOIN_S = 6.0
-NOBODY_THERE = "has waited 5 s for the launcher of node 0"
+NOBODY_THERE = "still waiting after 5 s for the launcher of node 0"
 MARK = "UNISONO_RANDOM_KILLS"
 
 
@@ -163,7 +163,8 @@ def main() -> None:
             n_jobs += 1
             job = Job(chosen.unisono, chosen.program, Path(folder), n_jobs)
             while kills and job.is_running():
-                # Kills at any moment: while nodes meet, ranks start, count, or are ended.
+                # Kills at any moment: during the rendezvous of nodes, the start, work or end of
+                # ranks.
                 time.sleep(chance.uniform(0.0, 0.4))
                 kill = job.kill_worker if kills[-1] == "worker" else job.kill_launcher
                 if job.is_running() and kill(chance):

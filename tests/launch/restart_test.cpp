@@ -1,4 +1,4 @@
-// What --max-restarts does: when a rank fails, all are ended and started again.
+// --max-restarts: after the failure of a rank, all ranks are ended and started again.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #include "unisono/base/fd.h"
 #include "unisono/net/address.h"
-#include "unisono/net/port_reservation.h"
+#include "unisono/net/ports.h"
 
 #include "launch_run.h"
 #include "support/temporary_folder.h"
@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// "run", `options`, a shell with `script`; $C is the number of restarts so far.
+// Returns "run", `options` and a shell with `script`. $C is the number of restarts so far.
 std::vector<std::string> shell(std::vector<std::string> options, const std::string& script) {
   options.insert(options.begin(), "run");
   options.insert(options.end(), {"sh", "-c", "C=$TORCHELASTIC_RESTART_COUNT; " + script});
@@ -72,7 +72,7 @@ TEST(LaunchRestart, WithoutRestartsNothingIsSaidOfThem) {
   EXPECT_THAT(result.err, Not(HasSubstr("restart")));
 }
 
-// A daemon of the first generation ignores all that it can.
+// A daemon of the first generation ignores every signal that can be ignored.
 TEST(LaunchRestart, NothingOfTheLastGenerationIsThereWhenTheNextStarts) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
@@ -87,7 +87,7 @@ TEST(LaunchRestart, NothingOfTheLastGenerationIsThereWhenTheNextStarts) {
   EXPECT_EQ(run.marked().size(), 5U);
   ASSERT_EQ(::write(write_end.get(), "\n", 1), 1);
   run.wait_for_output("ready", 4);
-  EXPECT_EQ(run.marked().size(), 4U);  // Launcher, guardian, two ranks.
+  EXPECT_EQ(run.marked().size(), 4U);  // Launcher, guardian and two ranks.
   ASSERT_EQ(::kill(run.pid(), SIGTERM), 0);
   EXPECT_EQ(run.finish().exit_code, 143);
   EXPECT_THAT(run.marked(), IsEmpty());
@@ -136,7 +136,7 @@ TEST(LaunchRestart, ASignalEndsTheJobForGood) {
   EXPECT_THAT(result.err, Not(HasSubstr("restart")));
 }
 
-// Most of its time such a job waits to be started again.
+// Such a job spends most of its time between generations.
 TEST(LaunchRestart, ASignalBetweenGenerationsEndsTheJobToo) {
   LaunchRun run({.arguments = shell({"--max-restarts", "1000000"}, "echo generation; exit 3")});
   run.wait_for_output("generation", 5);
@@ -155,7 +155,8 @@ TEST(LaunchRestart, AProgramThatCantBeExecutedIsNotTriedAgain) {
   EXPECT_EQ(split_lines(result.err).size(), 1U) << result.err;
 }
 
-// With the mask that the first generation has: the launcher has blocked signals since.
+// The second generation has the signal mask of the first, although the launcher has blocked signals
+// since.
 TEST(LaunchRestart, ALostGuardianIsAFailureLikeARanks) {
   LaunchRun run(
       {.arguments = shell({"-n", "2", "--max-restarts", "1"},

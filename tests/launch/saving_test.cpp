@@ -1,4 +1,5 @@
-// Ranks that save their state when they are asked to end, with the help of processes of their own.
+// Ranks that save their state after a termination signal with the help of their own child
+// processes.
 #include <signal.h>
 #include <unistd.h>
 
@@ -29,13 +30,14 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-// The slow run of these tests takes longer than any time that was allowed without --grace before.
+// The slow run of these tests takes longer than any earlier limit without --grace.
 std::string save_seconds() {
   const char* const given = std::getenv("UNISONO_TEST_SAVE_SECONDS");
   return given == nullptr ? "1" : given;
 }
 
-// "run" with two ranks here, or one on each of two hosts, which are both this machine.
+// Returns "run" with two ranks here, or with one rank on each of two hosts that are both this
+// machine.
 Words two_ranks(bool has_hosts, Words options, const std::string& script) {
   options.insert(options.begin(), "run");
   if (has_hosts) {
@@ -48,7 +50,7 @@ Words two_ranks(bool has_hosts, Words options, const std::string& script) {
 }
 
 struct Saving {
-  std::vector<int> signals;  // None: rank 1 fails.
+  std::vector<int> signals;  // Empty: rank 1 fails.
   int exit_code;
   bool has_hosts;
 
@@ -107,7 +109,7 @@ TEST(LaunchSaving, ThirtySecondsAreTheDefault) {
   EXPECT_EQ(launch::RunOptions{}.grace, std::chrono::seconds(30));
   EXPECT_EQ(SpawnOptions{}.grace, std::chrono::seconds(30));
   EXPECT_THAT(run_to_end({.arguments = {"run", "--help"}}).out,
-              HasSubstr("killing them (default 30)"));
+              HasSubstr("before they are killed (default 30)"));
 }
 
 TEST(LaunchSaving, ALineNamesTheRanksThatAreKilled) {
@@ -164,7 +166,7 @@ TEST(LaunchSaving, ASignalIsForTheRankAndNotForItsChild) {
   EXPECT_THAT(run.marked(), IsEmpty());
 }
 
-// A service that has left session and parent is the guardian's child.
+// A service that has left session and parent is a child of the guardian.
 TEST(LaunchSaving, AServiceThatARankHasStartedServesItUntilItEnds) {
   const TemporaryFolder folder;
   const std::string pipes = folder.path() + "/$RANK";
@@ -183,7 +185,7 @@ TEST(LaunchSaving, AServiceThatARankHasStartedServesItUntilItEnds) {
   EXPECT_THAT(run.marked(), IsEmpty());
 }
 
-// Rank 1 has ended long before rank 0, whose child it must not take along.
+// Rank 1 ends long before rank 0. The end of rank 1's child must not affect rank 0.
 TEST(LaunchSaving, WhatARankLeavesEndsSoonAfterIt) {
   LaunchRun run({.arguments = two_ranks(false,
                                         {"--prefix"},

@@ -1,4 +1,4 @@
-// A program that starts its ranks itself: spawn_program MODE [PORT].
+// A program that starts its own ranks: spawn_program MODE [PORT].
 #include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -29,7 +29,8 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-// The sum of all ranks' numbers, with what the program gave along.
+// Prints the sum of all ranks' numbers. `name` and `factor` are arguments that the program passes
+// to its ranks.
 void add_up(int rank, const std::string& name, double factor) {
   auto group = unisono::init_process_group();
   double value = rank * factor;
@@ -44,8 +45,8 @@ void add_up(int rank, const std::string& name, double factor) {
   }
 }
 
-// A rank that saves its state once it is asked to end, for which it needs a process of its own, or
-// that goes on instead.
+// A rank that saves its state after a termination signal, for which it needs a child process, or
+// that ignores the request.
 [[noreturn]] void save(bool in_time) {
   sigset_t set;
   sigemptyset(&set);

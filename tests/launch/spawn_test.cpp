@@ -1,4 +1,4 @@
-// spawn(): a program starts its ranks itself.
+// spawn(): a program starts its own ranks.
 #include <signal.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/net/address.h"
-#include "unisono/net/port_reservation.h"
+#include "unisono/net/ports.h"
 
 #include "launch_run.h"
 

@@ -1,4 +1,4 @@
-// What --stall-timeout does: a rank that the others have waited for too long counts as failed.
+// --stall-timeout: a rank counts as failed after the other ranks have waited too long.
 #include <signal.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/net/address.h"
-#include "unisono/net/port_reservation.h"
+#include "unisono/net/ports.h"
 
 #include "launch_run.h"
 
@@ -26,7 +26,8 @@ using Words = std::vector<std::string>;
 
 constexpr int kGivenUp = 124;
 
-// "run", `options`, a limit of two seconds, the program of which `rank` stalls `how`.
+// Returns "run", `options`, a limit of two seconds, and the program. In the program rank `rank`
+// stalls in the way `how`.
 Words stalling(Words options, const std::string& how, int rank) {
   options.insert(options.begin(), {"run", "--stall-timeout", "2"});
   options.insert(options.end(), {UNISONO_STALLING_PROGRAM, how, std::to_string(rank)});
@@ -37,10 +38,10 @@ TEST(LaunchStall, AStoppedRankEndsTheJobAndIsNamed) {
   const RunResult result = run_to_end({.arguments = stalling({"-n", "3"}, "stops", 1)});
   EXPECT_EQ(result.exit_code, kGivenUp) << result.err;
   EXPECT_THAT(result.err,
-              AllOf(ContainsRegex("rank 1 \\(pid [0-9]+\\) was given up after [0-9.]+ s: others "
+              AllOf(ContainsRegex("rank 1 \\(pid [0-9]+\\) was aborted after [0-9.]+ s: others "
                                   "have waited for it for [2-9]\\.[0-9] s \\(--stall-timeout\\), "
                                   "and its process is stopped\n"),
-                    ContainsRegex("who waited for it: ranks 0, 2 in all_reduce #5 \\(f32\\[1\\], "
+                    ContainsRegex("waiting ranks: ranks 0, 2 in all_reduce #5 \\(f32\\[1\\], "
                                   "sum\\) for [2-9]\\.[0-9] s\n"),
                     HasSubstr("  | stalls\n"),
                     HasSubstr("ended because of it: ranks 0, 2 (")));
@@ -53,7 +54,7 @@ TEST(LaunchStall, AfterItAllStartAgain) {
   EXPECT_EQ(count(result.out, "is done: 1\n"), 3) << result.out;
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("restart 1 of 1\n"),
-                    ContainsRegex("before restart 1, rank 1 \\(pid [0-9]+\\) was given up")));
+                    ContainsRegex("before restart 1, rank 1 \\(pid [0-9]+\\) was aborted")));
 }
 
 TEST(LaunchStall, ARankThatSleepsOutsideOfTheOperationsIsOne) {
@@ -71,13 +72,12 @@ TEST(LaunchStall, ARankThatLoopsIsOne) {
 TEST(LaunchStall, ARankThatOwesAMessageIsOne) {
   const RunResult result = run_to_end({.arguments = stalling({"-n", "3"}, "owes", 2)});
   EXPECT_EQ(result.exit_code, kGivenUp) << result.err;
-  EXPECT_THAT(
-      result.err,
-      AllOf(ContainsRegex("rank 2 .* was given up"),
-            ContainsRegex("who waited for it: ranks 0-1 in recv \\(f32\\[1\\], from rank 2")));
+  EXPECT_THAT(result.err,
+              AllOf(ContainsRegex("rank 2 .* was aborted"),
+                    ContainsRegex("waiting ranks: ranks 0-1 in recv \\(f32\\[1\\], from rank 2")));
 }
 
-// They add up to more than the limit.
+// The sum of the waits exceeds the limit.
 const Words kLonger{"--stall-timeout", "4"};
 
 TEST(LaunchStall, WaitsThatEndInTimeAreNone) {
@@ -85,11 +85,12 @@ TEST(LaunchStall, WaitsThatEndInTimeAreNone) {
   options.insert(options.end(), {"-n", "2"});
   const RunResult result = run_to_end({.arguments = stalling(options, "pauses", 1)});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err,
-              AllOf(ContainsRegex("waits since [0-9.]+ s for rank 1"), Not(HasSubstr("given up"))));
+  EXPECT_THAT(
+      result.err,
+      AllOf(ContainsRegex("waits since [0-9.]+ s for rank 1"), Not(HasSubstr("was aborted"))));
 }
 
-// A shell waits for it.
+// A shell waits for the program.
 TEST(LaunchStall, TheProcessThatStallsIsFoundBehindAShell) {
   const RunResult result =
       run_to_end({.arguments = {"run",
@@ -104,7 +105,7 @@ TEST(LaunchStall, TheProcessThatStallsIsFoundBehindAShell) {
   EXPECT_THAT(result.err, ContainsRegex("rank 1 .* and its process [0-9]+ is stopped\n"));
 }
 
-// Without the option it is nobody's business.
+// Without the option a stall has no consequences.
 TEST(LaunchStall, WithoutALimitRanksMayStall) {
   LaunchRun run({.arguments = {"run", "-n", "2", UNISONO_STALLING_PROGRAM, "sleeps", "1"},
                  .environment = {"UNISONO_STALL_SECONDS=0.5"}});
@@ -137,13 +138,13 @@ TEST(LaunchStall, RanksReportWaitsInTimeForTheLimit) {
 
 class LaunchStallOfNodes : public ::testing::Test {
  protected:
-  // A job of two nodes with two ranks each; how its launchers end.
+  // Runs a job of two nodes with two ranks each and returns the results of its launchers.
   [[nodiscard]] std::vector<RunResult> run(Words options, const std::string& how, int rank) const {
     const auto setup = [&](int node) {
       Words all{"--nnodes=2", "-n", "2"};
       all.push_back("--rdzv_endpoint=127.0.0.1:" + std::to_string(reserved_.port()));
       all.insert(all.end(), options.begin(), options.end());
-      // Each with memory of its own, as on two machines.
+      // Separate node ids disable shared memory between the nodes, as on two machines.
       return RunSetup{.arguments = stalling(all, how, rank),
                       .environment = {"UNISONO_NODE_ID=node" + std::to_string(node)}};
     };
@@ -166,9 +167,9 @@ TEST_F(LaunchStallOfNodes, ARankOfEitherNodeIsGivenUp) {
       EXPECT_THAT(
           result.err,
           AllOf(ContainsRegex("rank " + std::to_string(rank) +
-                              " \\(.+, pid [0-9]+\\) was given up after .*: others have waited for "
+                              " \\(.+, pid [0-9]+\\) was aborted after .*: others have waited for "
                               "it for [2-9]\\.[0-9] s .*, and its process is stopped\n"),
-                ContainsRegex("who waited for it: ranks? .* in all_reduce #5 ")));
+                ContainsRegex("waiting ranks: ranks? .* in all_reduce #5 ")));
     }
   }
 }
@@ -178,7 +179,7 @@ TEST_F(LaunchStallOfNodes, AfterItAllStartAgain) {
     for (const RunResult& result : run({"--max_restarts=1", "--nnodes", n_nodes}, "sleeps", 2)) {
       EXPECT_EQ(result.exit_code, 0) << result.err;
       EXPECT_EQ(count(result.out, "is done: 1\n"), 2) << result.out;
-      EXPECT_THAT(result.err, ContainsRegex("before restart 1, rank 2 .* was given up"));
+      EXPECT_THAT(result.err, ContainsRegex("before restart 1, rank 2 .* was aborted"));
     }
   }
 }
@@ -186,7 +187,7 @@ TEST_F(LaunchStallOfNodes, AfterItAllStartAgain) {
 TEST_F(LaunchStallOfNodes, WaitsThatEndInTimeAreNone) {
   for (const RunResult& result : run(kLonger, "pauses", 3)) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.err, Not(HasSubstr("given up")));
+    EXPECT_THAT(result.err, Not(HasSubstr("was aborted")));
   }
 }
 
@@ -194,7 +195,7 @@ TEST(LaunchStall, OneCommandForSeveralHostsHasItToo) {
   const RunResult result =
       run_to_end({.arguments = stalling({"--hosts", "127.0.0.1:1,localhost:1"}, "stops", 1)});
   EXPECT_EQ(result.exit_code, kGivenUp) << result.err;
-  EXPECT_THAT(result.err, ContainsRegex("rank 1 \\(localhost, pid [0-9]+\\) was given up"));
+  EXPECT_THAT(result.err, ContainsRegex("rank 1 \\(localhost, pid [0-9]+\\) was aborted"));
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-// A training of which one rank stalls: stalling_program HOW RANK. All reduce a number ten times,
-// and before the fifth time, in the first generation, RANK
+// A training in which one rank stalls: stalling_program HOW RANK. All ranks reduce a number ten
+// times. Before the fifth time, in the first generation, RANK
+//
 //   stops   stops itself;
-//   sleeps  sleeps for ever, and says so;
+//   sleeps  sleeps for ever and reports this;
 //   loops   computes for ever;
 //   pauses  comes late several times, but not for long;
-//   owes    sleeps for ever, while the others receive a message from it.
+//   owes    sleeps for ever, while the others receive a message from RANK.
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int kSteps = 10;
 constexpr int kStallsAt = 5;
-// With reports after a second, and an end after four.
+// Stall reports come after one second, and the abort comes after four.
 constexpr std::chrono::milliseconds kPause{1500};
 constexpr int kPauses = 4;
 

@@ -1,4 +1,4 @@
-// How the ranks are started: program, arguments, environment, stdin.
+// Start of the ranks: program, arguments, environment, stdin.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -11,9 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/cores.h"
+#include "unisono/base/process.h"
 #include "unisono/net/address.h"
-#include "unisono/net/port_reservation.h"
+#include "unisono/net/ports.h"
 
 #include "launch_run.h"
 #include "support/temporary_folder.h"
@@ -249,7 +249,7 @@ TEST(LaunchStart, AMissingProgramNameIsExplained) {
        {std::vector<std::string>{"run"}, {"run", "-n", "2"}, {"run", "--"}}) {
     const RunResult result = run_to_end({.arguments = arguments});
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("which program?"));
+    EXPECT_THAT(result.err, HasSubstr("no program was given"));
     EXPECT_EQ(split_lines(result.err).size(), 1U) << result.err;
   }
 }

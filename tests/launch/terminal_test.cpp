@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/launch/output/pty.h"
+#include "unisono/launch/output/console.h"
 
 #include "launch_run.h"
 
@@ -96,7 +96,7 @@ TEST_F(LaunchTerminal, APrefixHasAColour) {
                    .stdin_fd = input_read_.get(),
                    .stdout_fd = terminal_.slave.get()});
     std::string text = read_until(terminal_.master, "text\n");
-    // Both lines may have come at once.
+    // Both lines may have arrived together.
     text += count(text, "text\n") < 2 ? read_until(terminal_.master, "text\n") : "";
     EXPECT_EQ(run.finish().exit_code, 0);
     const bool has_colour = std::string_view(terminal) == "xterm";
@@ -106,7 +106,7 @@ TEST_F(LaunchTerminal, APrefixHasAColour) {
   }
 }
 
-// The launcher on a terminal whose Ctrl-C is a signal, as of a shell's job in the foreground.
+// The launcher on a terminal that turns Ctrl-C into a signal, like a foreground job of a shell.
 class LaunchCtrlC : public ::testing::TestWithParam<bool> {
  protected:
   LaunchCtrlC() {
@@ -121,7 +121,7 @@ class LaunchCtrlC : public ::testing::TestWithParam<bool> {
 
   void press() const { ASSERT_EQ(::write(master_.get(), "\x03", 1), 1); }
 
-  // Two ranks, here or on two hosts, which are both this machine.
+  // Returns two ranks here, or on two hosts that are both this machine.
   [[nodiscard]] RunSetup setup(const std::vector<std::string>& probe_arguments) const {
     return {.arguments =
                 probe(GetParam() ? std::vector<std::string>{"--hosts", "127.0.0.1:1,localhost:1"}

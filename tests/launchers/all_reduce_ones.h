@@ -7,7 +7,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/comm/process_group.h"
 
-/// A process group from begin to end, as users write it, without a word about launchers.
+/// The life cycle of a process group as in user programs, without any launcher code.
 inline void all_reduce_ones(const unisono::InitOptions& options = {}) {
   const auto group = unisono::init_process_group(options);
   std::array<float, 4> values{};

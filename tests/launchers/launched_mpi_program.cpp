@@ -1,7 +1,8 @@
-// A rank of a program that uses an MPI beside the library, in two groups one after the other. Any
-// MPI: it is loaded here, and what is called of it is the same in all.
+// A rank of a program that uses an MPI in addition to the library, in two consecutive groups. Works
+// with any MPI: the library is loaded at run time, and the called functions are the same in all
+// implementations.
 //
-// launched_mpi_program LIBRARY before|after|never: when MPI_Init is called, seen from the groups.
+// launched_mpi_program LIBRARY before|after|never: time of MPI_Init relative to the groups.
 
 #include <dlfcn.h>
 

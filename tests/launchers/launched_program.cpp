@@ -1,6 +1,6 @@
 // launched_program [RANK WORLD_SIZE [PORT]]
 //
-// A rank; RANK and WORLD_SIZE are what it gives init_process_group(), after it has set MASTER_PORT.
+// A rank. RANK and WORLD_SIZE are passed to init_process_group(), after MASTER_PORT has been set.
 
 #include <cstdio>
 #include <cstdlib>

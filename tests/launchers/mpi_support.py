@@ -7,7 +7,7 @@ import unittest
 
 from support import UNISONO
 
-# Open MPI refuses root unless told, and more ranks than cores.
+# Open MPI rejects root and more ranks than cores without these options.
 OPEN_MPI = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
 MPICH = ["mpirun.mpich"]
 

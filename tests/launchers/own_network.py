@@ -32,7 +32,7 @@ class OwnNetwork:
             stdout=subprocess.PIPE,
             text=True,
         )
-        # Until then the holder is in the network of all.
+        # Until then the holder is in the network of the host.
         self.is_up = self.holder.stdout.readline() == "up\n"
         if not self.is_up:
             self.stop()
@@ -40,7 +40,7 @@ class OwnNetwork:
 
     def set_names(self, *names: str) -> None:
         """The names that are known from now on, also to what runs."""
-        # Written in place: the file is bound to where processes look for it.
+        # Written in place, because the file is bind-mounted over /etc/hosts of running processes.
         self.hosts.write_text(" ".join(["127.0.0.1 localhost", *names]) + "\n")
 
     def command(self, host: str, words: list[str]) -> list[str]:
@@ -60,7 +60,7 @@ class OwnNetwork:
         return [pid for pid in found if pid != self.holder.pid]
 
     def stop(self) -> None:
-        # What a test that failed has left.
+        # Kills processes that a failed test has left behind.
         for pid in self.processes() if self.is_up else ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

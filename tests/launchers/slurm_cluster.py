@@ -18,7 +18,7 @@ NODES = ("node1", "node2", "node3")
 CPUS = 4
 START_TIMEOUT_S = 30
 END_TIMEOUT_S = 10
-# Slurm puts the node's name for %n.
+# Slurm replaces %n by the node's name.
 CONFIGURATION = """
 ClusterName=one
 SlurmctldHost={host}(127.0.0.1)
@@ -55,7 +55,8 @@ NODE = (
     "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} Boards=1 "
     "SocketsPerBoard=1 CoresPerSocket={cpus} ThreadsPerCore=1 RealMemory=100 State=UNKNOWN\n"
 )
-# Host names of their own let programs tell the nodes apart; the hosts file leads to them.
+# Separate host names make programs treat the nodes as different machines. The hosts file resolves
+# these names.
 START_NODE = """
 hostname "$1" && mount --bind "$2/hosts" /etc/hosts && exec slurmd -f "$2/slurm.conf" -N "$1" -c
 """
@@ -92,7 +93,7 @@ class SlurmCluster:
     def __init__(self) -> None:
         need("slurmctld", "slurmd", "srun", "munged")
         need_namespaces()
-        # Users of all kinds reach munged's socket through the folder.
+        # All users reach munged's socket through the folder.
         self.folder = Path(tempfile.mkdtemp(prefix="unisono-slurm-"))
         self.folder.chmod(0o755)
         self.environment = clean_environment(SLURM_CONF=str(self.folder / "slurm.conf"))

@@ -51,7 +51,7 @@ class SlurmTest(DoctorTest):
         for mpi, secret in {"none": "none", "pmi2": "key space (PMI)"}.items():
             with self.subTest(mpi=mpi):
                 report = self.examine(*SRUN, f"--mpi={mpi}", *TWO_NODES, SLURM_CONF=self.conf)
-                # Nodes of one machine, which is what counts.
+                # Both nodes are on one machine, which determines the result.
                 self.assertEqual([node["ranks"] for node in report["nodes"]], [[0, 1]])
                 job = self.variable(report, "SLURM_JOB_ID")
                 port = 61000 + int(job) % 4536
@@ -73,7 +73,7 @@ class SlurmTest(DoctorTest):
         command = [*SRUN, "-w", "node2", "-n2"]
         report = self.examine(*command, SLURM_CONF=self.conf, OMP_NUM_THREADS="1")
         self.expect_ranks(report, "Slurm", r"127\.0\.0\.1:6\d{4}", [0, 1])
-        # For what is not ours.
+        # Advice for programs that are not ours.
         torchs = [row["advice"] for row in report["findings"] if "of torchrun" in row["text"]]
         self.assertEqual(len(torchs), 2)
         self.assertRegex(torchs[0], r"MASTER_ADDR=node2 MASTER_PORT=6\d{4} WORLD_SIZE=2 RANK=0")

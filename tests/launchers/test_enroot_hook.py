@@ -92,7 +92,7 @@ class EnrootHookTest(LauncherTest):
     def test_variables_of_a_task(self):
         self.assertEqual(self.call_hook(IMAGE, TASK), (WRITTEN, ""))
         self.expect(WRITTEN, IMAGE, TASK)
-        # Where the user has it in place of the image.
+        # The user's environment has the variable in place of the image.
         self.expect(WRITTEN, "", TASK | {"PYTORCH_VERSION": "2.1.0"})
 
     def test_the_first_host_of_a_list(self):
@@ -126,7 +126,7 @@ class EnrootHookTest(LauncherTest):
     def test_threads_are_left_alone_unless_tasks_share_a_node(self):
         without = {name: value for name, value in WRITTEN.items() if name != "OMP_NUM_THREADS"}
         self.expect(without | {"WORLD_SIZE": "2"}, IMAGE, TASK | {"SLURM_NTASKS": "2"})
-        # The step counts, not the job.
+        # The size of the step counts, not the size of the job.
         step = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NUM_NODES": "8"}
         self.expect(without, IMAGE, TASK | step)
 
@@ -136,7 +136,7 @@ class EnrootHookTest(LauncherTest):
             self.expect(others, IMAGE + f"{name}=mine\n", TASK)
             self.expect(others, IMAGE + f"{name}=\n", TASK | {name: "the user's"})
             self.expect(WRITTEN | {name: "of $x \\"}, IMAGE, TASK | {name: "of $x \\"})
-        # A longer name is another.
+        # A variable with a longer name is another variable.
         self.expect(WRITTEN, IMAGE + "MY_RANK=1\n", TASK)
 
     def test_other_containers_and_processes_are_left_alone(self):

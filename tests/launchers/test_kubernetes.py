@@ -104,7 +104,7 @@ class KubernetesTest(LauncherTest):
         container = containers[0][0]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         service = job["metadata"]["name"] + "-master-0"
-        # As the operator's envvar.go and master.go set them.
+        # The operator's envvar.go and master.go set these variables.
         common = secret_variables(container) | {
             "MASTER_ADDR": service,
             "MASTER_PORT": str(ports["pytorchjob-port"]),
@@ -160,7 +160,7 @@ class KubernetesTest(LauncherTest):
 
     def test_pods_wait_for_the_name_of_the_first(self):
         others = self.start_indexed_job([3, 2, 1])
-        # As long as a cluster may take to tell the name.
+        # The time that a cluster may take to publish the name.
         time.sleep(2)
         self.assertEqual([pod.poll() for pod in others], [None] * 3)
         self.network.set_names("hello-0.hello")
@@ -175,7 +175,7 @@ class KubernetesTest(LauncherTest):
         spec = job["spec"]
         self.assertEqual(spec["completionMode"], "Indexed")
         pod = spec["template"]["spec"]
-        # Pods of a Job may not have the usual "Always".
+        # Pods of a Job may not have the default policy "Always".
         self.assertIn(pod["restartPolicy"], {"Never", "OnFailure"})
         self.assertEqual(pod["subdomain"], service["metadata"]["name"])
         # The label that the controller puts on a job's pods.

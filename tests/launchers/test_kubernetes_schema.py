@@ -20,7 +20,7 @@ except ImportError as error:
     kubernetes_validate = None
     missing = error.name
 
-# The label that the Service looks for is there since the first.
+# The first of these versions introduced the label that the Service selects.
 VERSIONS = ("1.27", "1.37")
 
 
@@ -65,7 +65,7 @@ class SchemaTest(unittest.TestCase):
 
     def test_a_train_job(self):
         (job,) = load("trainjob.yaml")
-        # The model drops what it doesn't know.
+        # The model drops unknown fields.
         self.assertEqual(models.TrainerV1alpha1TrainJob.from_dict(job).to_dict(), job)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from support import PROGRAM, RUN_TIMEOUT_S, UNISONO, LauncherTest, clean_environment, main, need
 
-# Open MPI refuses root unless told, and more ranks than cores.
+# Open MPI rejects root and more ranks than cores without these options.
 OPEN_MPI = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
 MPICH = ["mpirun.mpich"]
 
@@ -34,7 +34,7 @@ class MpirunTest:
             said = self.expect_world(size, [*self.mpirun, "-n", str(size), PROGRAM])
             info = f"[unisono rank 0] started by {self.variables}"
             self.assertEqual(said.count(info), 1, said)
-            # To the end of the line: on one node nobody asks the launcher for a secret.
+            # The line must end here: on one node no rank requests a secret from the launcher.
             self.assertRegex(said, rf": {size} ranks meet at 127\.0\.0\.1:6\d{{4}}\n")
 
     def test_ranks_meet_through_a_script(self):
@@ -84,7 +84,8 @@ class MpirunTest:
             jobs = []
             for size in (2, 3, 2):
                 path = Path(folder) / f"{len(jobs)}.txt"
-                # Two Open MPIs that make their folder at once may fail over each other's.
+                # Two Open MPI jobs that create their folder at the same time may fail because of
+                # each other.
                 own_folder = Path(folder) / f"{len(jobs)}"
                 own_folder.mkdir()
                 with path.open("w") as output:
@@ -109,7 +110,7 @@ class MpirunTest:
         self.assertIn("2 ranks meet at 127.0.0.1:29777", said)
 
     def test_rank_0_of_0_leaves_both_to_mpirun(self):
-        # As programs for MPI's backend begin, which may name a place as well.
+        # Programs for the MPI backend start this way, and may also set an address.
         for place in ({}, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29778"}):
             command = [*self.mpirun, "-n", "4", PROGRAM, "0", "0"]
             said = self.expect_world(4, command, **place)
@@ -144,7 +145,7 @@ class OpenMpiTest(MpirunTest, LauncherTest):
                     stderr=err,
                 )
             end = time.monotonic() + RUN_TIMEOUT_S
-            while "has reached the store" not in (folder / "err").read_text():
+            while "connected to the store" not in (folder / "err").read_text():
                 self.assertLess(time.monotonic(), end)
                 time.sleep(0.05)
             (folder / "other").mkdir()  # Two mpiruns may fail over each other's folder.

@@ -103,7 +103,7 @@ class MpichTest(MpiBackendTest, LauncherTest):
     name = "MPICH"
     survive = ("-disable-auto-cleanup",)
 
-    # Open MPI's mpirun lets nobody outlive a rank.
+    # Open MPI's mpirun ends all ranks when a rank dies.
     def test_a_dead_rank(self):
         command = [*self.mpirun, *self.survive, "-n", "2", PROGRAM]
         done = self.run_command([*command, "--gtest_filter=MpiFailure.ADead*"])
@@ -118,7 +118,7 @@ class OutsideTest(LauncherTest):
             done = self.run_command([*launch, PROGRAM])
             self.assertNotEqual(done.returncode, 0)
             said = done.stdout + done.stderr
-            self.assertIn("init_process_group: backend mpi: this process is no rank of an", said)
+            self.assertIn("init_process_group: backend mpi: this process is not a rank of an", said)
             self.assertIn("mpirun -n 4 PROGRAM", said)
 
 

@@ -10,7 +10,8 @@ import re
 from mpi_support import MPICH, OPEN_MPI, need_module
 from support import PROGRAM, LauncherTest, main, need
 
-# Each job: how many ranks, of which smaller worlds are made, too; tests that match, without others.
+# Each job: number of ranks, from which smaller worlds are also made; pattern of its tests; excluded
+# patterns.
 PARTS = [
     (3, "*AllReduce*", []),
     (3, "*Reduce*", ["*AllReduce*"]),
@@ -18,7 +19,7 @@ PARTS = [
     (4, "*Messages*", []),
 ]
 
-# Threads of one process share something there, or the group fails, and with it the MPI.
+# These tests share state between threads of one process, or fail the group and with it the MPI.
 NOT_FOR_PROCESSES = [
     "Capabilities.AGroupIsOf*",
     "Coalesced.RanksThatCutDifferently*",

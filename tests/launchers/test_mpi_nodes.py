@@ -15,13 +15,13 @@ from pathlib import Path
 from support import PROGRAM, UNISONO, LauncherTest, main, need, need_namespaces
 
 MPI_PROGRAM = str(Path(PROGRAM).with_name("launched_mpi_program"))
-# In place of ssh: agent [options] HOST command...
+# Replaces ssh: agent [options] HOST command...
 AGENT = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do case $1 in -l|-p|-o) shift 2;; *) shift;; esac; done
 host=$1; shift
 exec unshare --uts sh -c 'hostname "$1"; shift; exec sh -c "$*"' sh "$host" "$@"
 """
-# Each rank on a node of its own: nothing goes through shared memory.
+# Each rank has a separate node id, so that no data goes through shared memory.
 APART = ["sh", "-c", 'UNISONO_NODE_ID=node${OMPI_COMM_WORLD_RANK:-$PMI_RANK} exec "$@"', "sh"]
 CLOSING = ["import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"]
 TOLD = "their secret is in the launcher's key space"
@@ -41,7 +41,7 @@ class NodesTest:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        # A home without a secret.
+        # A home folder without a secret.
         self.variables = {"HOME": folder.name}
 
     def expect_told(self, said: str) -> None:
@@ -76,7 +76,7 @@ class NodesTest:
         command = self.mpirun("-n", "2", *APART, *self.cut_off(PROGRAM))
         said = self.expect_world(2, command, MASTER_PORT="29778", **given)
         self.assertIn("2 ranks meet at 127.0.0.1:29778\n", said)
-        # Either alone is not enough.
+        # One of the two settings alone is not sufficient.
         command = self.mpirun("-n", "2", *APART, PROGRAM)
         said = self.expect_world(2, command, UNISONO_SECRET="0123456789abcdef", **self.variables)
         self.assertRegex(said, r"2 ranks meet at \S+:\d+\n")
@@ -98,7 +98,7 @@ class NodesTest:
         self.expect_error(
             self.mpirun("-n", "2", "sh", "-c", only_first + ' exec "$0"', PROGRAM),
             "rank 1 has no UNISONO_SECRET or UNISONO_SECRET_FILE, and rank 0 has one",
-            # Not every mpirun ends the others when a rank fails.
+            # Some versions of mpirun do not end the other ranks when a rank fails.
             UNISONO_TIMEOUT_SECONDS="3",
             **self.variables,
         )

@@ -86,7 +86,7 @@ class SlurmTest(LauncherTest):
                     command = [*SRUN, f"--mpi={mpi}", nodes, "-n3", PROGRAM]
                     said = self.expect_world(3, command, SLURM_CONF=self.conf)
                     self.assertIn("started by Slurm", said)
-                    # On one node nobody needs any.
+                    # On one node no secret is needed.
                     line_end = "\n" if nodes == "-N1" else end
                     self.assertRegex(said, r"3 ranks meet at node\d:6\d{4}" + re.escape(line_end))
 
@@ -108,14 +108,14 @@ class SlurmTest(LauncherTest):
         self.assertEqual(said.count("all_reduce(ones)=2\n"), 2, said)
 
     def test_a_second_step_at_the_port_is_told_so(self):
-        # In containers of PyTorch all steps of a job have one port.
+        # In PyTorch containers all steps of a job have the same port.
         text = "export PYTORCH_VERSION=2 UNISONO_LOG=debug\n"
         late = "[ $SLURM_PROCID = 0 ] || until [ -e go ]; do sleep 0.05; done"
         step = "srun --exact -n2 --mem=0"
         with tempfile.TemporaryDirectory() as folder:
             said = self.script(
                 f"{text}cd {folder}\n{step} sh -c '{late}; exec {PROGRAM}' 2>err &\n"
-                f'until grep -q "has reached the store" err; do sleep 0.05; done\n'
+                f'until grep -q "connected to the store" err; do sleep 0.05; done\n'
                 f"{step} {PROGRAM}\ntouch go\nwait\n",
                 "-N1",
                 "-n4",

@@ -1,6 +1,6 @@
-"""Expects the grid of examples/12_imdb_hybrid to run as a job of a real Slurm.
+"""Tests that bench/parallel/imdb_grid/grid.py runs as a job of a real Slurm.
 
-python test_slurm_grid.py IMDB_HYBRID UNISONO
+python test_slurm_grid.py IMDB_LAYOUT UNISONO
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from slurm_cluster import SlurmCluster
 from support import DEPLOY, PROGRAM, RUN_TIMEOUT_S, LauncherTest, main
 
-GRID = DEPLOY.parent / "examples" / "12_imdb_hybrid" / "grid.py"
-MODEL = ["--generated", "--limit", "40", "--max-length", "16", "--d_model", "16", "--n_head", "2"]
+GRID = DEPLOY.parent / "bench" / "parallel" / "imdb_grid" / "grid.py"
+MODEL = ["--ntokens", "200", "--max-length", "16", "--d_model", "16", "--n_head", "2"]
 
 
 class SlurmGridTest(LauncherTest):

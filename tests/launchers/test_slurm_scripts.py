@@ -23,7 +23,7 @@ class SlurmScriptsTest(LauncherTest):
 
     @classmethod
     def setUpClass(cls):
-        # Slurm's daemons and all they start have these cores, however many the machine has.
+        # Slurm's daemons and all their processes are limited to these cores on any machine.
         allowed = os.sched_getaffinity(0)
         os.sched_setaffinity(0, sorted(allowed)[:CORES])
         cls.addClassCleanup(os.sched_setaffinity, 0, allowed)
@@ -38,7 +38,7 @@ class SlurmScriptsTest(LauncherTest):
     def sbatch(self, *words: str, **variables: str) -> tuple[int, str]:
         """The exit code of a job, and what it writes. Its PATH leads to the program `unisono`."""
         output = self.folder / "output.txt"
-        # A home without a secret.
+        # A home folder without a secret.
         set_here = {
             "HOME": str(self.folder),
             "PATH": f"{Path(UNISONO).parent}:{os.environ['PATH']}",
@@ -96,7 +96,7 @@ class SlurmScriptsTest(LauncherTest):
         self.expect_job(3, *words, PROGRAM)
 
     def test_all_tasks_have_one_secret_though_sbatch_passes_no_variables_on(self):
-        # On the cluster's loopback the ranks would meet without.
+        # On the cluster's loopback interface the ranks would also meet without a secret.
         told = 'echo "secret $UNISONO_SECRET"'
         rank_per_task = [self.script("rank_per_task.sbatch")]
         for words in (

@@ -20,9 +20,10 @@ from support import PROGRAM, UNISONO, LauncherTest, clean_environment, main, nee
 
 ADDRESSES = ["10.77.3.1", "10.77.3.2"]
 HOSTS = ",".join(f"{address}:1" for address in ADDRESSES)
-# From a cable that fails to the last process's end: 15 s of silence, the ranks' grace, and more.
+# Time from a cable failure to the end of the last process: 15 s of silence, the ranks' grace and a
+# reserve.
 LOSS_TIMEOUT_S = 45
-# The hosts are one machine; ranks are to take them for two.
+# The hosts are one machine. The node ids make ranks treat the hosts as two machines.
 APART = 'UNISONO_NODE_ID=$(hostname) exec "$@"'
 SERVER = """
 Port 22
@@ -165,14 +166,14 @@ class SshTest(LauncherTest):
         variables = {"SHAPE": "round", "COLOUR": "red", "UNISONO_TIMEOUT_SECONDS": "77"}
         done = self.run_command(command, **variables)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        # /bin/pwd, as what a shell shows may have links in it.
+        # Uses /bin/pwd, because the shell's path may contain links.
         here = os.path.realpath(Path.cwd())
         lines = sorted(done.stdout.splitlines())
         for i, line in enumerate(lines):
             self.assertEqual(line, f"[{ADDRESSES[i]}:{i}] host{i} {here} round none 77")
 
     def test_no_command_line_has_the_secret(self):
-        # printf is part of the shell; grep reads the secret from a file.
+        # printf is a shell builtin, and grep reads the secret from a file.
         script = (
             'file="$1.$RANK"; printf %s "$UNISONO_SECRET" >$file; '
             "grep -lFf $file /proc/[0-9]*/cmdline; wc -c <$file"

@@ -1,5 +1,5 @@
-// Operations on GPUs give what the same operations of the native engine give on CPUs, in numbers
-// that no order of adding changes.
+// Operations on GPUs have the same results as the native engine's operations on CPUs. The sums of
+// the tested numbers do not depend on the order.
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -23,7 +23,7 @@ using test::nccl_world;
 using test::on_gpu;
 using test::run_ranks;
 
-// Different on every rank, and small.
+// Returns small numbers that differ between ranks.
 std::vector<float> numbers(int rank, std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   std::iota(values.begin(), values.end(), static_cast<float>(10 * rank + 1));
@@ -43,7 +43,7 @@ std::int64_t size_of_world(const ProcessGroup& group) {
   return group.world_size();
 }
 
-// One element more for each rank.
+// Returns counts that grow by one element per rank.
 std::vector<std::int64_t> growing(const ProcessGroup& group) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(group.world_size()));
   std::iota(counts.begin(), counts.end(), 1);
@@ -64,7 +64,7 @@ void reduce_all(ProcessGroup& group,
   group.all_reduce(place(in), place(out), {.op = ReduceOp(kind)});
 }
 
-// Parts of `values` in descending order: they lie not one after the other.
+// Returns the parts of `whole` in descending order, so that the parts are not contiguous.
 std::vector<Buffer> backwards(const Buffer& whole, const std::vector<std::int64_t>& counts) {
   std::vector<Buffer> blocks;
   std::int64_t end = whole.count;
@@ -201,7 +201,7 @@ const std::vector<Case> kCases{
      }},
     {"all_to_all_of_uneven_blocks",
      [](auto& group, auto& place, auto& in, auto& out) {
-       // To rank r go r + 1 elements, from everyone.
+       // Rank r receives r + 1 elements from every rank.
        const auto counts = growing(group);
        in = numbers(group.rank(), total(counts));
        const std::vector<std::int64_t> own(counts.size(), group.rank() + 1);

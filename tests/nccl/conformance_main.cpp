@@ -1,5 +1,5 @@
-// The conformance tests of collective operations on engine nccl: what they have on the host passes
-// for memory of GPUs.
+// The conformance tests of collective operations on engine nccl. Host memory of the tests acts as
+// GPU memory.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -8,20 +8,14 @@
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/engine/backends.h"
-#include "unisono/engine/capabilities.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/message_call.h"
-#include "unisono/engine/operation.h"
-#include "unisono/engine/supervising_engine.h"
-#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/rank_table.h"
 
 #include "on_gpu.h"
 #include "support/ranks.h"
@@ -33,11 +27,11 @@ using engine::Engine;
 using engine::MessageCall;
 using engine::Operation;
 
-// As many as the largest world has ranks: they pretend to be of several nodes, but the GPUs are of
-// one.
+// The number of GPUs is the number of ranks of the largest world. The ranks simulate several nodes,
+// but the GPUs are on one node.
 constexpr int kGpus = 8;
 
-// Tells the engine of nccl that all buffers are on the rank's GPU.
+// Presents all buffers to the nccl engine as memory of the rank's GPU.
 class HostAsGpu final : public Engine {
  public:
   HostAsGpu(int gpu, std::shared_ptr<Engine> nccl)
@@ -88,15 +82,15 @@ void register_host_as_gpu() {
   const engine::Backend nccl = engine::look_up_backend("nccl");
   engine::Capabilities has = *nccl.gpu_capabilities;
   has.devices = {DeviceType::kCpu};
-  // What it has for some types alone is a matter of tests of this folder.
+  // Other tests of this folder cover features that NCCL supports only for some types.
   has.reductions = has.reductions.without({ReduceKind::kBand, ReduceKind::kBor});
   has.reduced_dtypes = has.reduced_dtypes.without({DType::kComplex64, DType::kComplex128});
   engine::register_backend(
       "nccl on the host",
       "for tests",
-      [make = nccl.make](const rendezvous::Roster& roster,
+      [make = nccl.make](const transport::RankTable& roster,
                          std::shared_ptr<engine::SupervisingEngine> native) {
-        return std::make_unique<HostAsGpu>(roster.self().rank, make(roster, std::move(native)));
+        return std::make_unique<HostAsGpu>(roster.self().job_rank, make(roster, std::move(native)));
       },
       has);
   test::default_backend() = "nccl on the host";
@@ -108,7 +102,8 @@ void register_host_as_gpu() {
 int main(int argc, char** argv) {
   unisono::test::load_fakes(unisono::kGpus);
   unisono::register_host_as_gpu();
-  // Of the host's memory alone: it is symmetric, has settings, and is kept for coalesced calls.
+  // These tests apply only to host memory, which is symmetric, has settings, and is retained for
+  // coalesced calls.
   ::testing::GTEST_FLAG(filter) =
       "-Group.MemoryIsKnownToBeSymmetric:Group.MemoryThatDoesNotFitIsRefusedWithTheSetting"
       ":Coalesced.SmallCallsGiveBackWhatALargeOneNeeded";

@@ -1,4 +1,4 @@
-// What becomes of ranks where NCCL, a rank or a call fails: an error that says so, and no hang.
+// Failures of NCCL, of a rank or of a call lead to an error with the cause, and never to a hang.
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -29,7 +29,7 @@ using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Of an operation whose ranks all come, on a machine that may be busy.
+// Limit of an operation that all ranks join, on a machine that may be busy.
 constexpr std::chrono::seconds kLimit{2};
 
 std::chrono::steady_clock::duration since(std::chrono::steady_clock::time_point begin) {
@@ -73,7 +73,7 @@ TEST(NcclFailures, BlocksThatDoNotFitAreSaid) {
   const std::vector<std::string> errors = errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
     std::vector<float> in(3, 1.0F);
     std::vector<float> out(3);
-    // Rank 1 takes one element from rank 0, which has two for it.
+    // Rank 1 expects one element from rank 0, which sends two.
     const std::vector<std::int64_t> in_counts =
         group.rank() == 0 ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1, 2};
     const std::vector<std::int64_t> out_counts =
@@ -124,7 +124,8 @@ TEST(NcclFailures, ACommunicatorThatIsNeverThereIsNotWaitedForForever) {
   EXPECT_THAT(errors, Each(HasSubstr("NCCL has not finished it")));
 }
 
-// Only rank 0's NCCL notices; rank 1 hears of it from rank 0, long before its time is up.
+// Only rank 0's NCCL detects the fault. Rank 1 receives the error from rank 0 long before its
+// timeout.
 TEST(NcclFailures, WhatOneRanksNcclNoticesEndsAllRanks) {
   const NcclFault fault("remote_error");
   const auto begin = std::chrono::steady_clock::now();

@@ -12,12 +12,12 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// A part of the input of a call.
+// Returns a part of the input of a call.
 const std::byte* at(const Call& call, std::size_t element) {
   return static_cast<const std::byte*>(call.in) + element * size_of(call.type);
 }
 
-// Elements [first, first + count) of these calls' inputs, combined.
+// Returns the reduction of the elements [first, first + count) of these calls' inputs.
 std::optional<Bytes> reduce(const std::vector<const Call*>& calls,
                             std::size_t first,
                             std::size_t count) {
@@ -28,7 +28,7 @@ std::optional<Bytes> reduce(const std::vector<const Call*>& calls,
   return combine(inputs, count, calls[0]->type, calls[0]->op);
 }
 
-// The calls of all ranks, as one of them sees them.
+// The calls of all ranks, from the perspective of one rank.
 class Group {
  public:
   Group(const std::vector<std::vector<Call>>& ranks, int self) : ranks_(ranks), self_(self) {}
@@ -52,7 +52,7 @@ class Group {
   }
 
  private:
-  // The same call of all ranks.
+  // Returns the call with this number on all ranks.
   [[nodiscard]] std::optional<std::vector<const Call*>> collective(std::size_t number) const {
     std::vector<const Call*> calls;
     for (const std::vector<Call>& rank : ranks_) {

@@ -1,4 +1,4 @@
-// What the fake libnccl.so.2 makes of the calls of a group.
+// Computes the results of grouped calls for the fake libnccl.so.2.
 #pragma once
 
 #include <nccl.h>
@@ -19,10 +19,10 @@ struct Call {
   std::size_t count;
   ncclDataType_t type;
   ncclRedOp_t op = ncclSum;
-  int peer = 0;  ///< Or the root.
+  int peer = 0;  ///< The peer, or the root.
 };
 
-/// What is to be written where, when all ranks have read their inputs.
+/// A write that takes place after all ranks have read their inputs.
 struct Write {
   void* to;
   std::vector<std::byte> bytes;
@@ -30,11 +30,11 @@ struct Write {
 
 [[nodiscard]] bool is_message(const Call& call);
 
-/// What it gives the others, of a call that gives all the same.
+/// Returns the bytes that a call contributes, for calls that send the same bytes to all ranks.
 [[nodiscard]] std::vector<std::byte> bytes_of(const Call& call);
 
-/// What a group of collective calls comes to on rank `self`, from the calls of all ranks. Nothing
-/// if they don't fit, or for a type without arithmetic.
+/// Returns the results of a group of collective calls on rank `self`, from the calls of all ranks.
+/// Returns std::nullopt if the calls don't fit or if a type has no arithmetic.
 [[nodiscard]] std::optional<std::vector<Write>> compute(const std::vector<std::vector<Call>>& ranks,
                                                         int self);
 

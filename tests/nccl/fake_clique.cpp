@@ -19,7 +19,7 @@
 namespace fake_nccl {
 namespace {
 
-// Whether `is_over` is true now, and not the communicator's end.
+// Waits for `is_over`. Returns true if `is_over` is true, and false if the communicator has ended.
 template <class IsOver>
 bool wait(ncclComm& comm, std::unique_lock<std::mutex>& lock, const IsOver& is_over) {
   while (!comm.is_aborted && (has_fault("hang") || !is_over())) {
@@ -36,7 +36,8 @@ void write(const std::vector<Write>& writes) {
   }
 }
 
-// Takes the oldest message from the call's peer. Nothing if the communicator ends first.
+// Takes the oldest message from the call's peer. Returns std::nullopt if the communicator ends
+// first.
 std::optional<Write> receive(ncclComm& comm, std::unique_lock<std::mutex>& lock, const Call& call) {
   std::deque<Sent*>& queue = comm.clique->messages[{call.peer, comm.rank}];
   if (!wait(comm, lock, [&] { return !queue.empty(); })) {
@@ -83,7 +84,7 @@ void meet(ncclComm& comm, std::size_t number) {
     comm.state = ncclInvalidArgument;
     return;
   }
-  // Buffers may be inputs of the others until all have read them.
+  // Buffers may be inputs of other ranks until all ranks have read these inputs.
   if (have_all(clique.n_computed)) {
     write(*writes);
   }
@@ -108,7 +109,8 @@ void exchange(ncclComm& comm, const std::vector<Call>& calls) {
   }
   for (Sent& one : sent) {
     (void)wait(comm, lock, [&] { return one.result != ncclInProgress; });
-    std::erase(clique.messages[{comm.rank, one.call.peer}], &one);  // Of an aborted one.
+    // Removes the message of an aborted communicator.
+    std::erase(clique.messages[{comm.rank, one.call.peer}], &one);
     if (one.result == ncclInvalidArgument) {
       comm.state = ncclInvalidArgument;
     }

@@ -1,5 +1,5 @@
-// The ranks of a communicator of the fake libnccl.so.2, and how they carry out what their streams
-// come to.
+// The ranks of a communicator of the fake libnccl.so.2, and the execution of calls in their
+// streams.
 #pragma once
 
 #include <nccl.h>
@@ -18,37 +18,39 @@
 
 namespace fake_nccl {
 
-/// A message that its sender waits for.
+/// A message with a waiting sender.
 struct Sent {
   const Call& call;
   ncclResult_t result = ncclInProgress;
 };
 
-/// What the ranks of a communicator share.
+/// The shared state of the ranks of a communicator.
 struct Clique {
   std::mutex mutex;
   std::condition_variable changed;
   int world_size = 0;
-  std::map<int, int> devices;                                    // By rank.
-  std::map<std::pair<int, int>, std::deque<Sent*>> messages;     // By sender and receiver.
-  std::map<std::size_t, std::vector<std::vector<Call>>> groups;  // By number, then rank.
+  std::map<int, int> devices;                                 // Devices by rank.
+  std::map<std::pair<int, int>, std::deque<Sent*>> messages;  // Messages by sender and receiver.
+  // Calls by number of the group, then by rank.
+  std::map<std::size_t, std::vector<std::vector<Call>>> groups;
   std::map<std::size_t, int> n_posted;
   std::map<std::size_t, int> n_computed;
 };
 
-/// Whether FAKE_NCCL_FAULT is that.
+/// Returns true if FAKE_NCCL_FAULT has this value.
 [[nodiscard]] bool has_fault(const char* name);
 
-/// Carries out collective calls: the same of all ranks. On the thread of the rank's stream.
+/// Executes collective calls, which must be the same on all ranks. Runs on the thread of the rank's
+/// stream.
 void meet(ncclComm& comm, std::size_t number);
 
-/// Passes messages: between two ranks each, so that who has none need not come. On the thread of
-/// the rank's stream.
+/// Transfers messages between pairs of ranks. Ranks without messages need not take part. Runs on
+/// the thread of the rank's stream.
 void exchange(ncclComm& comm, const std::vector<Call>& calls);
 
 }  // namespace fake_nccl
 
-/// NCCL's name.
+/// The name of the type in NCCL.
 struct ncclComm {  // NOLINT(readability-identifier-naming)
   std::shared_ptr<fake_nccl::Clique> clique;
   int rank = 0;

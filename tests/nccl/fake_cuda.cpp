@@ -1,6 +1,6 @@
-// With tests/cli/fake_libcuda.cpp a libcuda.so.1 for machines without GPUs: memory is the host's, a
-// stream is a thread that does one thing after the other. Calls that need a current context fail
-// without one.
+// Together with tests/cli/fake_libcuda.cpp a libcuda.so.1 for machines without GPUs. GPU memory is
+// host memory, and a stream is a thread that executes its work in order. Calls that need a current
+// context fail without one.
 #include "fake_cuda.h"
 
 #include <atomic>
@@ -73,7 +73,7 @@ struct Event {
   std::shared_ptr<std::atomic<bool>> is_done = std::make_shared<std::atomic<bool>>(true);
 };
 
-// One for all devices: their work is not told apart.
+// All devices share one default stream.
 Stream& stream_of(void* handle) {
   static Stream the_default;
   return handle == fake_cuda::default_stream() ? the_default : *static_cast<Stream*>(handle);

@@ -1,10 +1,10 @@
-// A libnccl.so.2 whose ranks are threads of one process and whose GPUs are the fake libcuda.so.1's.
-// It moves and reduces for real, in the order of the streams; a rank that does not come is waited
-// for. Where NCCL would write what nobody sent, as for calls that don't fit, it fails. It is a test
-// of who calls NCCL, not of NVIDIA's.
+// A libnccl.so.2 whose ranks are threads of one process and whose GPUs belong to the fake
+// libcuda.so.1. The library really moves and reduces data in the order of the streams, and waits
+// for ranks that are late. For calls that don't fit, for which NCCL would write undefined data, the
+// library fails. The library tests the callers of NCCL, not NVIDIA's library.
 //
-// FAKE_NCCL_FAULT has operations "hang", communicators never be there ("no_communicator"), or rank
-// 0 notice a "remote_error".
+// FAKE_NCCL_FAULT makes operations hang ("hang"), communicators never become ready
+// ("no_communicator"), or rank 0 detect a remote error ("remote_error").
 #include <driver_types.h>
 #include <nccl.h>
 
@@ -87,7 +87,7 @@ EXPORTED ncclResult_t ncclCommInitRankConfig(
     clique = std::make_shared<Clique>();
     clique->world_size = n_ranks;
   }
-  // Streams may have them to the end.
+  // Streams may use communicators until the process ends.
   static std::vector<std::unique_ptr<ncclComm>> all;
   *comm = all.emplace_back(std::make_unique<ncclComm>()).get();
   (*comm)->clique = clique;
@@ -119,7 +119,7 @@ EXPORTED ncclResult_t ncclCommFinalize(ncclComm_t /*comm*/) {
   return ncclSuccess;
 }
 
-// The streams may still have it.
+// Keeps the communicator, which streams may still use.
 EXPORTED ncclResult_t ncclCommDestroy(ncclComm_t /*comm*/) {
   return ncclSuccess;
 }

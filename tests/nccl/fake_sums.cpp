@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/kernels/reduce.h"
 

@@ -1,5 +1,5 @@
-// The fake libnccl.so.2's arithmetic: that of our own kernels, in the order of the canonical tree,
-// so that tests compare bits. NVIDIA's adds in another order.
+// Arithmetic of the fake libnccl.so.2: our own kernels in the order of the canonical tree, so that
+// tests can compare bits. NVIDIA's library adds in another order.
 #pragma once
 
 #include <nccl.h>
@@ -12,7 +12,8 @@ namespace fake_nccl {
 
 [[nodiscard]] std::size_t size_of(ncclDataType_t type);
 
-/// The ranks' elements, combined. Nothing for what NCCL does not have.
+/// Returns the reduction of the ranks' elements. Returns std::nullopt for reductions that NCCL does
+/// not support.
 [[nodiscard]] std::optional<std::vector<std::byte>> combine(
     const std::vector<const std::byte*>& ranks,
     std::size_t count,

@@ -1,4 +1,4 @@
-// Types, refusals, streams, memory and groups of engine nccl.
+// Types, rejected calls, streams, memory and groups of engine nccl.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
@@ -79,7 +79,7 @@ TEST(NcclTypes, WhatIsOnlyMovedMayBeOfAnyType) {
   });
 }
 
-// What the backend can't do is refused before anything is sent, and the group goes on.
+// The backend rejects an unsupported call before any transfer, and the group stays usable.
 TEST(NcclRefusals, NameWhatIsWrongAndLeaveTheGroupAsItWas) {
   run_ranks(nccl_world(2), [&](ProcessGroup& group) {
     std::vector<float> values(2, 1.0F);
@@ -90,7 +90,7 @@ TEST(NcclRefusals, NameWhatIsWrongAndLeaveTheGroupAsItWas) {
       EXPECT_THAT(call, ThrowsMessage<Error>(HasSubstr(text)));
     };
     expect_refusal([&] { group.all_reduce(on_gpu(shorts, group.rank())); },
-                   "backend nccl reduces no i16; ");
+                   "backend nccl does not reduce i16; ");
     expect_refusal(
         [&] { group.all_reduce(on_gpu(bits, group.rank()), {.op = ReduceOp(ReduceKind::kBor)}); },
         "NCCL has no bor of i32");
@@ -98,7 +98,7 @@ TEST(NcclRefusals, NameWhatIsWrongAndLeaveTheGroupAsItWas) {
         [&] { group.all_reduce(floats, {.algorithm = Algorithm::kRing}); },
         "leave out algorithm ring, or copy the buffers to the CPU, where this group has it");
     expect_refusal([&] { group.all_reduce(on_gpu(values, 17)); },
-                   "it has buffers on cuda:17, which there is not");
+                   "it has buffers on cuda:17, which does not exist");
     expect_refusal([&] { group.send(floats, 1 - group.rank()); },
                    "the buffer is on a CUDA device; messages are for memory on the CPU");
     group.all_reduce(floats);

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   unisono::test::load_fakes(4);
-  // Of the tests that are not of this folder.
+  // Affects the tests from other folders.
   unisono::test::default_backend() = "nccl";
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

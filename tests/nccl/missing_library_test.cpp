@@ -1,5 +1,5 @@
-// Where there is a GPU, as far as the driver tells, and no NCCL, or no GPU: what the real loader
-// and the real finder of GPUs say.
+// Errors of the real library loader and the real GPU detection: with a GPU but without NCCL, and
+// without a GPU.
 #include <dlfcn.h>
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
 namespace unisono::test {
 namespace {
 
-// The loader then has the library that anybody asks for by its name.
+// The loader then returns this library for each request of its name.
 void* load(const char* path) {
   void* const library = ::dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {

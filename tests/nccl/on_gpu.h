@@ -10,14 +10,14 @@
 
 namespace unisono::test {
 
-/// Has the loader know the fake libraries by NVIDIA's names, with so many GPUs; ends the program if
-/// it can't.
+/// Loads the fake libraries under NVIDIA's names, with `n_gpus` GPUs. Ends the program after an
+/// error.
 void load_fakes(int n_gpus);
 
-/// A world of one node whose groups are NCCL's.
+/// Returns a world of a single node. Its groups use NCCL.
 [[nodiscard]] World nccl_world(int world_size);
 
-/// The elements as a buffer on a GPU: the fake one's memory is the host's.
+/// Returns the elements as a buffer on a GPU: memory of the fake GPU is host memory.
 template <class T>
 [[nodiscard]] Buffer on_gpu(std::span<T> values, int index) {
   Buffer buffer = as_buffer(values);
@@ -30,7 +30,7 @@ template <class T>
   return on_gpu(std::span<T>(values), index);
 }
 
-/// Sets what the fake NCCL does wrong, until the end of the scope.
+/// Sets a fault of the fake NCCL until the end of the scope.
 class NcclFault {
  public:
   explicit NcclFault(const char* name);
@@ -41,7 +41,7 @@ class NcclFault {
   NcclFault& operator=(NcclFault&&) = delete;
 };
 
-/// How many communicators have been aborted.
+/// Returns the number of aborted communicators.
 [[nodiscard]] int n_aborted();
 
 }  // namespace unisono::test

@@ -50,7 +50,7 @@ def make_venv(venv: Path) -> Path:
     python = venv / "bin" / "python"
     places = {"base": str(venv), "platbase": str(venv)}
     site = Path(sysconfig.get_path("platlib", "venv", vars=places))
-    # Behind the environment's own packages.
+    # The packages of the build environment come after the packages of the new environment.
     (site / "torch_of_the_build.pth").write_text(sysconfig.get_path("platlib") + "\n")
     return python
 

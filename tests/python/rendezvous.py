@@ -24,7 +24,8 @@ PYTHON = [sys.executable, MEET]
 OURS, TORCHS = "unisono._C", "torch._C._distributed_c10d"
 LIMIT_S = 90
 
-# Importing torch takes a process seconds: here one has it behind it, which others are made of.
+# Importing torch takes seconds. This server process has imported torch, and test processes are
+# forked from the server.
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["torch.distributed", "unisono"])
 
@@ -171,7 +172,7 @@ class RendezvousTest(unittest.TestCase):
         self.expect_failure(self.start(**variables), *complaints)
 
     def expect_doubled(self, ranks: list[str], **variables: str) -> None:
-        """Programs of these ranks, one of which is there twice, all name both at once."""
+        """Programs of these ranks, one of which occurs twice, all name both at once."""
         place = variables | {"TIMEOUT": "60"}
         processes = [self.start(RANK=rank, **place) for rank in ranks]
         twice = next(rank for rank in ranks if ranks.count(rank) == 2)

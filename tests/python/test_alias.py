@@ -59,7 +59,7 @@ class Start(unittest.TestCase):
         for alias in (*wrong, "unisono=unisono", "tcp=unisono,tcp=unisono"):
             with self.assertRaises(ValueError) as caught:
                 parse(alias)
-            self.assertIn(f'UNISONO_BACKEND_ALIAS="{alias}" is not names', str(caught.exception))
+            self.assertIn(f'UNISONO_BACKEND_ALIAS="{alias}" is not a list', str(caught.exception))
 
     def test_the_error_comes_with_torch(self) -> None:
         job = run(
@@ -69,7 +69,7 @@ class Start(unittest.TestCase):
         )
         self.assertEqual(job.returncode, 1)
         last = job.stderr.splitlines()[-1]
-        self.assertIn('ValueError: UNISONO_BACKEND_ALIAS="gloo" is not names of backends', last)
+        self.assertIn('ValueError: UNISONO_BACKEND_ALIAS="gloo" is not a list of backends', last)
 
     def without_site(self, startup: str) -> list[str]:
         """A Python whose path has torch, but not the package."""
@@ -159,7 +159,7 @@ class Start(unittest.TestCase):
     def test_settings_are_checked(self) -> None:
         job = run([UNISONO, "run", "echo"], UNISONO_BACKEND_ALIAS="gloo")
         self.assertEqual((job.returncode, job.stdout), (2, ""))
-        self.assertIn('UNISONO_BACKEND_ALIAS="gloo" is not names of backends', job.stderr)
+        self.assertIn('UNISONO_BACKEND_ALIAS="gloo" is not a list of backends', job.stderr)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def save(rank: int, world: int, folder: Path) -> bytes:
     train(module, optimizer, rank, world, range(N_STEPS_BEFORE))
     saved = bits(module)
     dcp.save(state_of(module, optimizer), checkpoint_id=folder / "at once")
-    # The state of now, though training goes on.
+    # Saves the present state while the training continues.
     saving = dcp.async_save(
         state_of(module, optimizer),
         checkpoint_id=folder / "meanwhile",

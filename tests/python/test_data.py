@@ -181,7 +181,7 @@ def not_saved(rank: int, world: int) -> list[str]:
             unisono.save_checkpoint(value, path)
             raise AssertionError("it was saved")
         except RuntimeError as error:
-            # With the exception, and all that its frames hold, still there.
+            # Checked while the exception and all objects of its frames still exist.
             assert names() == {"job.pt"}, names()
             assert (error.__cause__ is not None) == (rank == 0)
             messages.append(str(error))

@@ -87,7 +87,7 @@ def uneven(rank: int, world: int) -> None:
 def compiled(rank: int, world: int) -> None:
     results = []
     for is_enabled in (False, True):
-        # torch compiles none with smaller buckets.
+        # torch does not compile the model with smaller buckets.
         model = wrap(is_enabled, gradient_as_bucket_view=True, bucket_cap_mb=1)
         run_model = torch.compile(model, backend="eager")
         for step in range(3):
@@ -184,7 +184,7 @@ def fork_children(rank: int, world: int) -> None:
     numbers = unisono.empty(5000)
     numbers += 7
     data = TensorDataset(torch.arange(12.0).repeat(WIDTH, 1).t().contiguous())
-    # Its workers are forked in each epoch.
+    # The loader forks its workers in each epoch.
     loader = DataLoader(data, batch_size=3, num_workers=2, multiprocessing_context="fork")
     for _ in range(2):
         for step, (batch,) in enumerate(loader):
@@ -192,7 +192,8 @@ def fork_children(rank: int, world: int) -> None:
     before = [parameter.grad.clone() for parameter in model.parameters()]
     child = os.fork()
     if child == 0:
-        # What it gives back is the parent's, and a new file may have the descriptor's number.
+        # The child releases resources of the parent, and a new file may reuse the number of a
+        # descriptor.
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(Path(f"{rank}-{i}").open("w+b")) for i in range(100)]
             for file in files:

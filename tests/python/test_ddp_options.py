@@ -186,7 +186,7 @@ def sharded_optimizer(rank: int, world: int) -> None:
         check_parameters(module.module, expected)
         n_mine = sum(len(group["params"]) for group in optimizer.optim.param_groups)
         assert 0 < n_mine < len(list(module.parameters())), "each rank updates all"
-    # All of its state on each rank in turn.
+    # Collects the whole state on each rank in turn.
     reference = model()
     theirs = adam(reference)
     train(reference, theirs)
@@ -227,7 +227,7 @@ def joined(rank: int, world: int) -> None:
         found = [gradients(expected, *part) for part in parts]
         means.append([sum(of_parameter) / world for of_parameter in zip(*found, strict=True)])
         for i, parameter in enumerate(expected.parameters()):
-            # Who has no batch updates its share by the last gradients it had, as torch has it.
+            # A rank without a batch updates its share with its last gradients, as torch does.
             parameter.grad = means[min(step, owners[i])][i]
         theirs.step()
     check_parameters(module.module, expected)

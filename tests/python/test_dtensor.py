@@ -26,7 +26,7 @@ from torch.distributed.tensor.parallel import (
 )
 from training import adam, bits, check_close, check_losses, check_parameters, model, train, trained
 
-# Rows and columns that a world divides, or doesn't, or outnumbers.
+# Numbers of rows and columns that are divisible by the world size, not divisible, or smaller.
 SIZES = ((4, 8), (10, 7), (3, 5), (1, 4), (0, 3))
 LAYOUTS = (Replicate(), Shard(0), Shard(1))
 
@@ -54,7 +54,7 @@ def local_part(tensor: torch.Tensor, mesh: DeviceMesh, layout: tuple) -> torch.T
 
 def check_redistributions(mesh: DeviceMesh, size: tuple, layouts: list[tuple]) -> None:
     expected = numbers(size)
-    # What rank 0 has is what counts.
+    # Only the values of rank 0 count.
     mine = expected if dist.get_rank() == 0 else torch.zeros_like(expected)
     for source in layouts:
         tensor = distribute_tensor(mine, mesh, source)

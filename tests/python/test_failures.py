@@ -63,13 +63,13 @@ def wrong_arguments(rank: int, world: int) -> None:
     minimum = dist.ReduceOp.MIN
     caught(RuntimeError, "unsupported reduction", lambda: dist.all_reduce(sparse, minimum))
     float8 = torch.ones(2).to(torch.float8_e4m3fn)
-    caught(RuntimeError, "all_reduce: operations compute nothing", lambda: dist.all_reduce(float8))
+    caught(RuntimeError, "all_reduce: operations do not support", lambda: dist.all_reduce(float8))
     caught(RuntimeError, "type Float8_e4m3fn", lambda: dist.reduce(float8, 0))
     caught(RuntimeError, "invalid rank", lambda: group.send([t], world, 0))
     same, what = torch.ones(1).expand(2), "a single memory location"
     caught(RuntimeError, what, lambda: dist.all_reduce(same))
     caught(RuntimeError, what, lambda: dist.recv(same, 1 - rank))
-    # Nothing was sent: the group goes on.
+    # The rejected calls have not sent any data, so the group still works.
     dist.all_reduce(t)
     assert t.tolist() == [world, world]
 
@@ -232,7 +232,7 @@ dist.all_reduce(tensor, async_op=True).wait()
 dist.barrier()
 assert tensor.tolist() == [2, 2]
 """
-# The child ends as any Python does.
+# The child exits as any Python process does.
 FORK = """
 child = os.fork()
 if child == 0:
@@ -241,7 +241,8 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 dist.all_reduce(tensor)
 assert tensor.tolist() == [4, 4]
 """
-# Rank 1 comes when rank 0 is about to end, for longer than a program that fails would wait.
+# Rank 1 calls the operations while rank 0 is exiting, after a time longer than the wait of a failed
+# program.
 POSTED = """
 import time
 group = dist.new_group()
@@ -255,7 +256,7 @@ else:
     dist.all_reduce(tensor, group=group)
     print("sum", tensor.tolist())
 """
-# Rank 1 never answers: neither an operation nor a thread that waits in one.
+# Rank 1 never joins the asynchronous operation or the operation in which a thread waits.
 UNDER_WAY = """
 import threading, time
 if rank == 0:
@@ -269,7 +270,7 @@ else:
     sys.stdin.read()
 """
 FAILS_UNDER_WAY = UNDER_WAY.replace("time.sleep(0.5)", "raise ValueError")
-# The receiver comes later.
+# The receiver starts after the send.
 MISFIT = """
 import time
 if rank == 0:
@@ -374,7 +375,8 @@ class Failures(unittest.TestCase):
                 for rank in range(2)
             ]
             try:
-                # Rank 0 first: rank 1 may wait for its standard input to close.
+                # Reads the output of rank 0 first, because rank 1 may wait for the end of its
+                # standard input.
                 outputs = [process.communicate(timeout=60)[0] for process in processes]
             finally:
                 for process in processes:

@@ -110,7 +110,7 @@ def mixed_precision(rank: int, world: int) -> None:
     for divisor in (world, 3):
         module = sharded(init_device_mesh("cpu", (world,)), mp_policy=policy)
         if divisor != world:
-            # A reduction of its own: each rank's share is scaled before the sum.
+            # This divisor needs a special reduction: each rank's share is scaled before the sum.
             for layer in module.modules():
                 if isinstance(layer, FSDPModule):
                     layer.set_gradient_divide_factor(divisor)
@@ -142,7 +142,7 @@ def state_dicts(rank: int, world: int) -> None:
     train(other, reference)
     for (name, _), state in zip(other.named_parameters(), reference.state.values(), strict=True):
         check_close(moments[name]["exp_avg_sq"], state["exp_avg_sq"], f"moments of {name}")
-    # What only rank 0 has comes to all.
+    # All ranks receive the state that only rank 0 has.
     fresh = sharded(mesh, seed=4)
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     set_model_state_dict(fresh, dict(theirs) if rank == 0 else {}, options=options)

@@ -3,6 +3,7 @@
 
 import unittest
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,11 @@ _GLOO = unisono.Options(engine="gloo")
 def _engine_of(group: dist.ProcessGroup) -> type:
     backend = group._get_backend(torch.device("cpu"))
     return type(getattr(backend, "wrapped_pg", backend))
+
+
+def _gloo_threads() -> list[str]:
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    return [name for name in names if "gloo_runloop" in name]
 
 
 def both_in_one_program(rank: int, world: int) -> None:
@@ -37,7 +43,15 @@ def both_in_one_program(rank: int, world: int) -> None:
             results.append((tensor, torch.stack(gathered)))
         for one, other in zip(*results, strict=True):
             assert torch.equal(one, other), (one, other)
+    backend = gloo._get_backend(torch.device("cpu"))
+    assert _gloo_threads()
     dist.destroy_process_group(gloo)
+    assert not _gloo_threads(), "threads of Gloo outlive the group"
+    try:
+        backend.allreduce([tensor], dist.AllreduceOptions()).wait()
+        raise AssertionError("a destroyed group has carried out an all_reduce")
+    except dist.DistBackendError as error:
+        assert "the group was destroyed" in str(error), error
     dist.barrier(native)
 
 
@@ -49,7 +63,7 @@ def _messages(rank: int, group: dist.ProcessGroup) -> None:
     elif rank == 1:
         dist.recv(tensor, 0, group)
     assert tensor.item() == (1 if rank < 2 else 0)
-    # All send first.
+    # All ranks send first.
     received = [torch.zeros(3) for _ in range(4)]
     sent = [torch.full((3,), 10.0 * rank + peer) for peer in range(4)]
     others = [peer for peer in range(4) if peer != rank]
@@ -74,7 +88,7 @@ def _reductions(rank: int, group: dist.ProcessGroup) -> None:
         assert tensor.tolist() == expected, (op, tensor)
     tensor = torch.tensor([rank + 1.0])
     dist.reduce(tensor, 1, group=group)
-    # Gloo changes the others' tensors, too.
+    # Gloo also changes the tensors of the other ranks.
     assert rank != 1 or tensor.item() == 10
 
 
@@ -166,7 +180,7 @@ def what_the_tutorials_print(rank: int, world: int) -> None:
         if rank < 2:
             dist.all_reduce(tensor, group=pair)
         assert tensor.item() == (2 if rank < 2 else 1)
-        # Nobody leaves a barrier before the last has come.
+        # No rank leaves a barrier before the last rank has arrived.
         if rank == 0:
             store.set(f"rank 0 comes to the barrier of {engine}", "yes")
         dist.barrier(group)
@@ -181,7 +195,7 @@ def as_default_group(rank: int, world: int) -> None:
     model(torch.full((1, 3), rank + 1.0)).sum().backward()
     mean = sum(range(1, world + 1)) / world
     assert torch.equal(model.module.weight.grad, torch.full((2, 3), mean))
-    # A group of ours beside it, whose ranks have not met yet.
+    # An additional group with our backend. Its ranks have not met yet.
     native = dist.new_group(pg_options=unisono.Options())
     assert _engine_of(native) is unisono.Backend
     tensor = torch.ones(1)
@@ -191,7 +205,7 @@ def as_default_group(rank: int, world: int) -> None:
 
 def what_is_refused(rank: int, world: int) -> list[str]:
     gloo = dist.new_group(pg_options=_GLOO)
-    # Gloo has connected this rank once it has the group, not the others.
+    # When new_group() returns, Gloo has connected this rank but not necessarily the others.
     dist.barrier(gloo)
     problems = []
     for call in (

@@ -56,7 +56,7 @@ def of_one_name(rank: int, world: int) -> None:
 def split(rank: int, world: int) -> None:
     """As split_group() does, which torch offers beside an accelerator only."""
     members = [2, 0] if rank in (0, 2) else [1, 3]
-    # Torch keeps the list's order since 2.14.
+    # Torch preserves the list's order since 2.14.
     keeps_order = [int(part) for part in torch.__version__.split(".")[:2]] >= [2, 14]
     order = members if keeps_order else sorted(members)
     whole = dist.group.WORLD._get_backend(torch.device("cpu")).options
@@ -66,7 +66,7 @@ def split(rank: int, world: int) -> None:
         assert part.size() == 2 and part.rank() == order.index(rank)
         backend = part._get_backend(torch.device("cpu"))
         assert backend.options._timeout == timedelta(seconds=20)
-        # Until 2.14 torch lets the part's options be the whole's.
+        # Before 2.14 torch shares the options between the parent group and the part.
         assert not keeps_order or whole._timeout == before
         tensor = torch.full((3,), float(rank))
         part.allreduce([tensor]).wait()
@@ -136,7 +136,7 @@ def in_stores(rank: int, world: int) -> None:
     stores = [client, file, DelegatingStore(file), dist.PrefixStore("x", in_python)]
     for i, store in enumerate(stores):
         store = dist.PrefixStore(f"job {i}", store)
-        # Under the same keys again, as where a launcher has the store.
+        # The second round uses the same keys again, as with a store of the launcher.
         for _ in range(2):
             unisono.init_process_group(store=store, rank=rank, world_size=world)
             group = dist.new_group([0, 1])
@@ -217,7 +217,7 @@ def ddp_step(rank: int, world: int) -> None:
     reference_optimizer = torch.optim.SGD(reference.parameters(), lr=0.1)
     for _ in range(3):
         actual = gradients(parallel, inputs(rank))
-        # BatchNorm's running values do not take part in the gradient.
+        # BatchNorm's running values do not affect the gradient.
         parts = [gradients(reference, inputs(r)) for r in range(world)]
         for parameter, *theirs in zip(reference.parameters(), *parts, strict=True):
             parameter.grad = sum(theirs) / world

@@ -341,7 +341,7 @@ def handles(rank: int, world: int) -> None:
         check(work.result()[0], expected, "result")
         check(work.get_future().value()[0], expected, "future")
 
-    # What is attached to a future may wait for another operation of the group.
+    # A callback of a future may wait for another operation of the group.
     def again(future: torch.futures.Future) -> torch.Tensor:
         (tensor,) = future.value()
         return dist.all_reduce(tensor, async_op=True).get_future().wait()[0]
@@ -363,7 +363,7 @@ def views(rank: int, world: int) -> None:
         finish(dist.all_reduce(tensor, async_op=True))
         check(tensor, torch.full((3, 2), total), "a transposed tensor")
     conjugate = torch.full((2,), complex(rank, rank)).conj()
-    # dist.broadcast() itself refuses lazy conjugates.
+    # dist.broadcast() itself rejects lazy conjugates.
     options = dist.BroadcastOptions()
     options.rootRank, options.rootTensor = world - 1, 0
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))

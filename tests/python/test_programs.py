@@ -67,7 +67,8 @@ class Tutorial(unittest.TestCase):
         for size in sizes:
             total = float(sum(range(1, size + 1)))
             expected = [
-                # Known to be wrong, whatever carries the messages: the size times a rank's own.
+                # A known error of this program with every backend: the size times the rank's own
+                # value.
                 f"Rank {rank} of {size}: {[{total}, {total}, {size * (rank + 1.0)}]}"
                 for rank in range(size)
             ]

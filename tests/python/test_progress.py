@@ -71,7 +71,7 @@ class Progress(unittest.TestCase):
             two_steps(progress)
         os.close(terminal)
         text = ""
-        # What was written may come in parts, and then that nobody has the terminal any more.
+        # The output may arrive in parts. After the last part, the closed terminal raises OSError.
         with contextlib.suppress(OSError):
             while part := os.read(ours, 1 << 16):
                 text += part.decode(errors="replace")

@@ -25,7 +25,7 @@ def refused(call: str, problem: str, function, group: str = "") -> None:
 
 def names(rank: int, world: int) -> None:
     t, out = torch.ones(2), torch.empty(2 * world)
-    band = "band has no meaning for elements of f32; it is for integers and bool"
+    band = "band is not defined for elements of f32; it is for integers and bool"
     refused("all_reduce", band, lambda: dist.all_reduce(t, BAND))
     refused("all_reduce", band, lambda: dist.all_reduce(t, BAND, async_op=True))
     refused("reduce", band, lambda: dist.reduce(t, 0, BAND))
@@ -43,7 +43,7 @@ def names(rank: int, world: int) -> None:
     refused("all_to_all", overlap, lambda: dist.all_to_all([t] * world, [t] * world))
     refused("send", "the tag is -1", lambda: dist.send(t, 1 - rank, tag=-1))
     refused("recv", "memory location", lambda: dist.recv(t[:1].expand(2), 1 - rank))
-    float8 = "nothing with tensors of type Float8_e4m3fn; convert them with .to(dtype)"
+    float8 = "do not support tensors of type Float8_e4m3fn; convert them with .to(dtype)"
     refused("all_reduce", float8, lambda: dist.all_reduce(t.to(torch.float8_e4m3fn)))
     group = dist.new_group([1, 0])
     place = rf", {rank}/2 in group \d+\.\d+"

@@ -63,7 +63,7 @@ class Launchers(RendezvousTest):
                 done = self.run_command([*command, *PYTHON], WORLD_SIZE="3")
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn("WORLD_SIZE=3 differs from", done.stderr)
-                # Where torch's own way lacks its variables; any backend.
+                # torch's own env:// lacks its variables here. The fallback works with any backend.
                 options = "{'backend': 'gloo', 'init_method': 'env://'}"
                 said, _ = self.launch(*command, OPTIONS=options)
                 self.expect_world(2, said, "gloo")

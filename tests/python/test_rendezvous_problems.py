@@ -44,7 +44,7 @@ class Problems(RendezvousTest):
         self.fails(*complaints, OPTIONS=options, TIMEOUT="1", **secret)
 
     def test_a_doubled_rank(self) -> None:
-        # With Gloo all of env:// is torch's.
+        # With Gloo, torch implements env:// alone.
         for method, backend in (
             ("env://", "unisono"),
             ("unisono://", "unisono"),
@@ -67,8 +67,8 @@ class Problems(RendezvousTest):
         env = {"OPTIONS": self.options("env://"), "WORLD_SIZE": "2"}
         cases = {
             "RANK=2 is not below WORLD_SIZE=2": env | {"RANK": "2"},
-            'RANK="-1" is no whole number of at least 0': env | {"RANK": "-1"},
-            'WORLD_SIZE="-1" is no whole number': env | {"RANK": "0", "WORLD_SIZE": "-1"},
+            'RANK="-1" is not a whole number of at least 0': env | {"RANK": "-1"},
+            'WORLD_SIZE="-1" is not a whole number': env | {"RANK": "0", "WORLD_SIZE": "-1"},
             "RANK=5 (given by the program) is not below": {
                 "OPTIONS": self.options("env://", rank=5, world_size=4)
             },
@@ -140,7 +140,7 @@ class Problems(RendezvousTest):
         places = dist.rendezvous(method)
         store, _, _ = next(places)
         said = f"rank 0 (pid {os.getpid()} on "
-        self.fails("all 1 ranks have come already", said, OPTIONS=self.options(method))
+        self.fails("all 1 ranks have joined already", said, OPTIONS=self.options(method))
         self.assertEqual(store.add("n", 1), 1)
 
     def test_a_doubled_rank_0_in_torchs_store(self) -> None:
@@ -166,7 +166,7 @@ class Problems(RendezvousTest):
         }
         steps = [task | {"SLURM_STEP_ID": step} for step in ("0", "1")]
         first = self.start(SLURM_PROCID="0", **steps[0])
-        first.wait_for_words("has reached the store")
+        first.wait_for_words("connected to the store")
         complaints = [
             task["MASTER_PORT"],
             "another job meets there, SLURM_JOB_ID=4540, SLURM_STEP_ID=0",
@@ -184,12 +184,12 @@ class Problems(RendezvousTest):
     def test_wrong_methods(self) -> None:
         wrong = {
             "unisono://127.0.0.1:29500": "give each process its rank",
-            "unisono://127.0.0.1:0?rank=0&world_size=1": "no port from 1 to 65535",
-            "unisono://127.0.0.1:29500?rank=x&world_size=1": "rank=x is no whole number",
+            "unisono://127.0.0.1:0?rank=0&world_size=1": "not a port from 1 to 65535",
+            "unisono://127.0.0.1:29500?rank=x&world_size=1": "rank=x is not a whole number",
             "unisono:///a/file?word=1&world_size=1": "word",
             f"file://{self.folder}/file": "world_size",
             "tcp://239.1.2.3:29500": "world_size",
-            "tcp://239.1.2.3:29500?rank=1&world_size=2": "ranks are given out",
+            "tcp://239.1.2.3:29500?rank=1&world_size=2": "ranks are assigned",
             "tcp://127.0.0.1:29500": "rank parameter missing",
         }
         for method, complaint in wrong.items():

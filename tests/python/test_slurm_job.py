@@ -7,7 +7,7 @@ from unittest import mock
 
 import unisono
 
-# A task of `srun -N2 --ntasks-per-node=2 -c 3`.
+# Environment of a task of `srun -N2 --ntasks-per-node=2 -c 3`.
 TASK = {
     "SLURM_JOB_ID": "12",
     "SLURM_STEP_ID": "0",

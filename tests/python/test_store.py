@@ -229,9 +229,9 @@ class WhatIsRefused(Refusals):
         store = serve()
         lost = dist.DistNetworkError
         self.refuses(lost, "another secret", lambda: join(store, secret="two"))
-        self.refuses(lost, "wants a secret", lambda: join(store, secret=""))
+        self.refuses(lost, "requires a secret", lambda: join(store, secret=""))
         within_tls = serve(tls=True)
-        self.refuses(lost, "wants TLS", lambda: join(within_tls))
+        self.refuses(lost, "requires TLS", lambda: join(within_tls))
         store.set("still", "here")
         self.assertEqual(join(store).get("still"), b"here")
 

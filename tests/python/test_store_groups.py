@@ -32,7 +32,7 @@ def groups_in_our_store(rank: int, world: int) -> None:
                 dist.all_reduce(tensor, group=group)
                 assert tensor.tolist() == [world, world]
             dist.destroy_process_group()
-    # The server ends with rank 0's store.
+    # The server ends with the store of rank 0.
     store.barrier("all", world)
     keys = store.list_keys() if rank == 0 else ["unisono 1/a"]
     wanted = "b/a/unisono 1/"

@@ -33,7 +33,7 @@ def all_reduced(rank: int, world: int) -> None:
     for n in COUNTS:
         for kind, op, dtype in cases:
             for shape in (spread, torch.clone):
-                # The parts of all ranks, one after the other.
+                # Expected: the parts of all ranks, one after the other.
                 expected = reduced(op, world * n, lambda i: values(i, (3, 5), dtype))  # noqa: B023
                 tensors = [shape(values(rank * n + i, (3, 5), dtype)) for i in range(n)]
                 work = backend().allreduce(tensors, kind)
@@ -93,7 +93,7 @@ def gathered(rank: int, world: int) -> None:
         ]
         future = backend().allgather(lists, inputs).get_future()
         value = future.wait()
-        # As c10d has it: of several inputs a list for each.
+        # Like in c10d, several inputs give one list each.
         for both in zip(lists, [value] if n == 1 else value, strict=True):
             for one in both:
                 assert len(one) == n * world

@@ -21,13 +21,13 @@ import unittest
 from pathlib import Path
 
 OURS = "unisono"
-# No backend that the torch wheel does not bring can pass these.
+# Only backends that the torch wheel contains can pass these tests.
 KNOWN = {
     "test_ddp_logging_data_cpu": "expects backend_name 'gloo' of what torch calls 'custom'",
 }
-# Fewer tests than these mean that gates closed, not that the backend got better.
+# A lower number means that the suite skips more tests, not that the backend has improved.
 MIN_EXECUTED = {2: 100, 3: 100, 4: 103}
-# Of whom groups get their operations.
+# The classes that carry out the operations of groups.
 CLASSES = {
     "native": "unisono._C.Backend",
     "gloo": "torch.distributed.distributed_c10d.ProcessGroupGloo",
@@ -52,7 +52,7 @@ class Name(str):
 def prepare_environment(folder: Path, world_size: int) -> None:
     for name in ("barrier", "test_dir", "init_dir"):
         (folder / name).mkdir()
-    # The suite leaves the files in which its ranks meet.
+    # The suite does not delete its rendezvous files.
     tempfile.tempdir = str(folder)
     os.environ.update(
         BACKEND="gloo",  # Until the suite is imported.
@@ -82,7 +82,8 @@ def import_suite(engine: str):
     give_monitored_barrier(distributed_test.dist)
     for backends in common_distributed.DistTestCases.backend_feature.values():
         backends.add(OURS)
-    # Gloo's operations have its name in a profile, not the group's backend's.
+    # A profile shows Gloo's operations under Gloo's name, not under the name of the group's
+    # backend.
     if engine == "native":
         distributed_test.PROFILING_SUPPORTED_BACKENDS.append(OURS)
         distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.append(OURS)
@@ -210,7 +211,8 @@ def main() -> int:
     arguments = parser.parse_args()
     folder = tempfile.TemporaryDirectory(prefix="unisono-torch-suite-")
     prepare_environment(Path(folder.name), arguments.world_size)
-    # Both before the ranks are forked: optimizers need the one, the other registers the backend.
+    # Both imports come before the ranks are forked: optimizers need the first, and the second
+    # registers the backend.
     import torch._dynamo  # noqa: F401
 
     import unisono  # noqa: F401

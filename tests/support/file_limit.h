@@ -6,7 +6,7 @@
 
 namespace unisono::test {
 
-/// As long as it lives, this process and those that it starts have a limit of open files.
+/// Limits the number of open files of this process and its children during the object's lifetime.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t n_files) {

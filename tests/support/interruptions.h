@@ -1,14 +1,14 @@
 #pragma once
 
 #include "unisono/base/error.h"
-#include "unisono/base/interruption.h"
+#include "unisono/base/thread.h"
 
 namespace unisono::test {
 
-/// Set by threads that are to end their waits.
+/// Threads set this flag to interrupt their own waits.
 inline thread_local bool is_interrupted = false;
 
-/// While it lives, waits of such threads end with "somebody pressed a key".
+/// During the object's lifetime, waits of threads with the flag end with "somebody pressed a key".
 class Interruptions {
  public:
   Interruptions() {

@@ -49,7 +49,7 @@ void wait_until_asleep(pid_t thread) {
       throw std::runtime_error("thread " + std::to_string(thread) + " does not sleep: " + state);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    // Behind its number and its name, which has no blanks.
+    // The state follows the thread's number and its name, which contains no blanks.
     std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat") >> state >> state >> state;
   }
 }

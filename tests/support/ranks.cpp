@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kSecret = "the test's secret";
 
 std::vector<std::exception_ptr> start_ranks(const World& world, const RankMain& rank_main) {
-  // The test serves the store, as a launcher does: so no rank needs a port known beforehand.
+  // The test serves the store as a launcher does, so no rank needs a port in advance.
   const store::TcpStoreHost host(
       {.address = net::Address::parse("127.0.0.1", 0).value(), .secret = kSecret});
   std::vector<std::exception_ptr> errors(world.nodes.size());

@@ -13,7 +13,8 @@
 
 namespace unisono::test {
 
-/// The backend of worlds that don't say: "unisono", unless a program's main() has set another.
+/// Returns the backend of worlds without an explicit backend: "unisono", unless a program's main()
+/// has set another.
 [[nodiscard]] std::string& default_backend();
 
 /// A world whose ranks are threads of the test's process.
@@ -21,32 +22,33 @@ struct World {
   /// `nodes[r]` names the node of rank r: ranks with equal names share memory, others use tcp.
   std::vector<std::string> nodes;
   std::map<std::string, std::string> environment = {};
-  /// Besides that of single ranks.
+  /// Additional variables of single ranks.
   std::map<int, std::map<std::string, std::string>> own_environment = {};
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   std::string backend = default_backend();
-  std::map<int, std::string> own_backend = {};  ///< Of single ranks.
+  std::map<int, std::string> own_backend = {};  ///< Backends of single ranks.
 
-  /// For GoogleTest: the nodes' names in one word.
+  /// Used by GoogleTest: prints the nodes' names in one word.
   friend void PrintTo(const World& world, std::ostream* out);
 };
 
 /// A world of one node.
 [[nodiscard]] World one_node(int world_size);
 
-/// An environment made of these variables alone.
+/// Returns an environment with only these variables.
 [[nodiscard]] Environment fake_environment(std::map<std::string, std::string> variables);
 
 using RankMain = std::function<void(const std::shared_ptr<ProcessGroup>& group)>;
 
-/// Starts the ranks, hands each its group, destroys the groups at the end. Throws the first
-/// exception that a rank threw, after all have ended.
+/// Starts the ranks, passes each rank its group, and destroys the groups at the end. After all
+/// ranks have ended, throws the first exception of any rank.
 void run_sharing_ranks(const World& world, const RankMain& rank_main);
 
-/// The same for ranks that need no share in the group.
+/// Like run_sharing_ranks(), for ranks that need no ownership of the group.
 void run_ranks(const World& world, const std::function<void(ProcessGroup& group)>& rank_main);
 
-/// The same for ranks that are expected to fail: the text of each rank's exception, "" for none.
+/// Like run_ranks(), for ranks that are expected to fail. Returns the message of each rank's
+/// exception; "" after success.
 [[nodiscard]] std::vector<std::string> errors_of_ranks(
     const World& world, const std::function<void(ProcessGroup& group)>& rank_main);
 

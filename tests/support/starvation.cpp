@@ -32,7 +32,7 @@ bool is_starved() {
 
 }  // namespace
 
-// They replace the library's for the whole test program.
+// These operators replace the library's operators in the whole test program.
 void* operator new(std::size_t n_bytes) {
   void* const memory = is_starved() ? nullptr : std::malloc(n_bytes == 0 ? 1 : n_bytes);
   if (memory == nullptr) {

@@ -2,8 +2,9 @@
 
 namespace unisono::test {
 
-/// While it lives, operator new has no memory for threads that the kernel calls `thread_name`:
-/// after `n_before` allocations of theirs the next `n_failing` fail. One at a time in a process.
+/// During the object's lifetime, operator new fails in threads with the kernel name `thread_name`:
+/// after `n_before` allocations of these threads, the next `n_failing` allocations fail. At most
+/// one object per process.
 class Starvation {
  public:
   Starvation(const char* thread_name, int n_before, int n_failing);
@@ -14,7 +15,7 @@ class Starvation {
   Starvation(Starvation&&) = delete;
   Starvation& operator=(Starvation&&) = delete;
 
-  /// Whether an allocation has failed.
+  /// Returns true if an allocation has failed.
   [[nodiscard]] bool has_struck() const;
 };
 

@@ -5,7 +5,7 @@
 
 namespace unisono::test {
 
-/// A fresh folder that goes away, with all that is in it, with the object.
+/// A new folder that is deleted with its contents when the object is destroyed.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -17,19 +17,19 @@ class TemporaryFolder {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Writes a file, and the folders above it, and returns its path.
+  /// Writes a file and its parent folders. Returns the file's path.
   [[nodiscard]] std::string write(const std::string& name,
                                   const std::string& bytes,
                                   unsigned mode = 0644) const;
 
-  /// Names of what is in it, sorted.
+  /// Returns the names of the folder's entries, sorted.
   [[nodiscard]] std::vector<std::string> names() const;
 
  private:
   std::string path_;
 };
 
-/// All bytes of a file; "" if there is none.
+/// Returns all bytes of a file; "" if the file does not exist.
 [[nodiscard]] std::string read_file(const std::string& path);
 
 }  // namespace unisono::test

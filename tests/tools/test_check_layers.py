@@ -30,6 +30,11 @@ TREE = {
     "unisono::store)\n",
     "torch/tensor.h": '#include <ATen/core/Tensor.h>\n#include "unisono/store/store.h"\n',
     "torch/tensor.cpp": "#include <torch/torch.h>\n",
+    "datasets/CMakeLists.txt": "unisono_library(datasets HEADERS unisono/datasets.h "
+    "unisono/datasets/csv.h\n  SOURCES unisono/datasets/csv.cpp LINKS unisono::base)\n",
+    "datasets/unisono/datasets.h": '#include "unisono/datasets/csv.h"\n',
+    "datasets/unisono/datasets/csv.h": '#include "unisono/base/error.h"\n',
+    "datasets/unisono/datasets/csv.cpp": '#include "unisono/datasets/csv.h"\n',
 }
 
 
@@ -39,7 +44,7 @@ class CheckLayersTest(unittest.TestCase):
         tree = TREE | changes
         with tempfile.TemporaryDirectory() as folder:
             for name, text in tree.items():
-                path = Path(folder) / "src/unisono" / name
+                path = Path(folder) / ("" if name.startswith("datasets/") else "src/unisono") / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
             return check_layers.Layers(Path(folder)).check()
@@ -176,6 +181,37 @@ class CheckLayersTest(unittest.TestCase):
                 f"src/unisono/base/error.cpp:1: only torch/ and python/ may include {header}",
                 {"base/error.cpp": f"#include <{header}>\n"},
             )
+
+    def test_datasets_stand_above_all_floors(self):
+        self.expect(
+            "src/unisono/torch/CMakeLists.txt:1: torch links unisono::datasets, which stands above",
+            {
+                "torch/CMakeLists.txt": TREE["torch/CMakeLists.txt"].replace(
+                    "unisono::store", "unisono::store unisono::datasets"
+                ),
+                "torch/tensor.cpp": '#include "unisono/datasets/csv.h"\n',
+            },
+        )
+        self.expect(
+            "src/unisono/torch/tensor.cpp:1: torch includes unisono/datasets/csv.h of "
+            "unisono::datasets, which is not in its LINKS",
+            {"torch/tensor.cpp": '#include "unisono/datasets/csv.h"\n'},
+        )
+
+    def test_includes_of_datasets(self):
+        self.expect(
+            "datasets/unisono/datasets/csv.cpp:1: datasets includes unisono/net/socket.h of "
+            "unisono::net, which is not in its LINKS",
+            {"datasets/unisono/datasets/csv.cpp": '#include "unisono/net/socket.h"\n'},
+        )
+        self.expect(
+            "datasets/unisono/datasets/csv.cpp:1: there is no unisono/datasets/cvs.h",
+            {"datasets/unisono/datasets/csv.cpp": '#include "unisono/datasets/cvs.h"\n'},
+        )
+        self.expect(
+            "datasets/unisono/datasets/csv.cpp:1: only torch/ and python/ may include ATen/ATen.h",
+            {"datasets/unisono/datasets/csv.cpp": "#include <ATen/ATen.h>\n"},
+        )
 
     def test_third_party_library_in_a_public_header(self):
         for header in (

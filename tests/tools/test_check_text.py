@@ -18,7 +18,7 @@ class CheckTextTest(unittest.TestCase):
             return check_text.problems_of(path)
 
     def test_names_each_violation_with_its_line(self):
-        # The ~ keeps these lines from being violations themselves.
+        # The ~ prevents these lines from being violations themselves.
         for bad in (
             "see /wo~rk/main/README",
             "in /ho~me/ann/x",

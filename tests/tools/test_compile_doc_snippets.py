@@ -16,7 +16,7 @@ from run_doc_commands import is_snippet, parse
 def compile_page(text):
     """Returns what the compiler says of the snippets of a page."""
     blocks = [block for block in parse(text, "docs/guide/page.md") if is_snippet(block)]
-    # The declarations for real pages take an installed package.
+    # The declarations for real pages need an installed package.
     source = snippets.source_of(blocks, "core").split("\n", 1)[1]
     done = subprocess.run(
         ["c++", "-std=c++20", "-fsyntax-only", "-Wno-return-type", "-x", "c++", "-"],

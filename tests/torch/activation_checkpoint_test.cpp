@@ -1,4 +1,4 @@
-// Forward passes that backward computes again.
+// Forward passes that backward recomputes.
 
 #include "unisono/torch/nn/activation_checkpoint.h"
 
@@ -23,7 +23,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/amp/autocast.h"
+#include "unisono/torch/amp/amp.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 
 #include "canonical.h"
@@ -49,7 +49,8 @@ Sequential make_net() {
 constexpr CheckpointMode kModes[]{
     CheckpointMode::kNever, CheckpointMode::kAlways, CheckpointMode::kExceptLast};
 
-// Output, gradients of the parameters and of the input, and a random number drawn afterwards.
+// Returns the output, the gradients of the parameters and of the input, and a random number drawn
+// afterwards.
 std::vector<at::Tensor> results(CheckpointMode mode, std::size_t n_segments) {
   Sequential net = make_net();
   const at::Tensor x = torch::arange(24, torch::kFloat).sin().view({4, 6}).requires_grad_();
@@ -99,7 +100,7 @@ TEST(ActivationCheckpoint, ComputesAgainUnderTheSameAutocast) {
   EXPECT_THAT(types, ::testing::ElementsAre(torch::kBFloat16, torch::kBFloat16));
 }
 
-// Knows how many bytes of tensors there are.
+// Counts the bytes of live tensors.
 class CountingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t n_bytes) override {

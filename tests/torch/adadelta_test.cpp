@@ -1,11 +1,11 @@
-#include "unisono/torch/optim/adadelta.h"
-
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/optim/schedulers/step_lr.h>
 #include <torch/types.h>
+
+#include "unisono/torch/optim/optimizers.h"
 
 namespace unisono::optim {
 namespace {
@@ -32,7 +32,7 @@ void expect_close(const torch::Tensor& parameter, const std::vector<double>& exp
   }
 }
 
-// What torch.optim.Adadelta of PyTorch 2.13 gives for the same 20 steps in float32.
+// Results of torch.optim.Adadelta of PyTorch 2.13 for the same 20 steps in float32.
 const std::vector<double> kPlain{
     0.928430915, -1.93973315, 0.44839099, 2.92717457, -0.256068617, 0.0983087644};
 const std::vector<double> kWithDecay{
@@ -58,7 +58,7 @@ TEST(Adadelta, OtherLayoutsAndTypesTakeTheSameSteps) {
   make_steps(of_wide, wide);
   expect_close(wide, kWithDecay);
 
-  // A parameter with gaps in memory goes through LibTorch's operators.
+  // LibTorch's operators update a parameter with gaps in memory.
   torch::Tensor strided = torch::zeros({6, 2}).select(1, 0);
   strided.copy_(make_parameter().detach());
   strided.set_requires_grad(true);
@@ -72,7 +72,8 @@ TEST(Adadelta, StepLrSetsItsLearningRate) {
   torch::optim::StepLR scheduler(optimizer, 1, 0.7);
   std::vector<double> rates;
   for (int epoch = 0; epoch < 3; ++epoch) {
-    // LibTorch's scheduler leaves the rate as it is at its first step, Python's is one ahead.
+    // LibTorch's scheduler does not change the rate in its first step; Python's scheduler is one
+    // step ahead.
     scheduler.step();
     rates.push_back(optimizer.param_groups()[0].options().get_lr());
   }

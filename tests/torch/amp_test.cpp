@@ -1,5 +1,7 @@
 // Mixed precision on several ranks.
 
+#include "unisono/torch/amp/amp.h"
+
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -14,8 +16,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/amp/autocast.h"
-#include "unisono/torch/amp/grad_scaler.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 
 #include "models.h"
@@ -53,7 +53,7 @@ TEST(Autocast, ComputesInSixteenBitsInItsScopeOnly) {
   EXPECT_EQ(product().scalar_type(), torch::kFloat);
 }
 
-// Casts of parameters are kept within the scope.
+// Casts of parameters are cached within the scope.
 TEST(Autocast, TheNextScopeSeesParametersThatHaveChanged) {
   const at::Tensor weight = torch::ones({4, 4}, torch::requires_grad());
   for (const double expected : {4.0, 8.0}) {
@@ -74,7 +74,7 @@ TEST(GradScaler, AScaledHalfLossDoesNotOverflow) {
   EXPECT_EQ(scaler.scale(torch::full({}, 3, torch::kDouble)).scalar_type(), torch::kDouble);
 }
 
-// Each rank has a model of its own: nothing but the scaler can tell them.
+// The models of the ranks are independent: only the scaler can report the overflow.
 TEST(GradScaler, AnOverflowOnOneRankSkipsTheStepOnAll) {
   run_ranks(3, [](const Group& group) {
     const at::Tensor parameter = torch::ones({1}, torch::requires_grad());

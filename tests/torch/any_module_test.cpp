@@ -33,7 +33,7 @@ using torch::nn::AnyModule;
 using Group = std::shared_ptr<ProcessGroup>;
 using Pair = std::tuple<torch::Tensor, torch::Tensor>;
 
-// Takes and returns what no layer of LibTorch does.
+// Takes arguments and returns results of types that no layer of LibTorch has.
 struct ScaledImpl : torch::nn::Cloneable<ScaledImpl> {
   ScaledImpl() { reset(); }
 
@@ -92,7 +92,7 @@ TEST(AnyModule, TrainsAsTheSameModuleByItsHolder) {
   });
 }
 
-// What is inside is seen as without an AnyModule around it.
+// The inner module behaves as without an AnyModule around it.
 TEST(AnyModule, IsSwitchedAndHasItsBuffersAndSparseGradients) {
   run_ranks(2, [](const Group& group) {
     const double rank = group->rank();
@@ -151,7 +151,7 @@ TEST(AnyModule, TypesThatDoNotFitAreRefusedWithWhatToDo) {
                        HasSubstr("returns std::tuple<at::Tensor, at::Tensor>, not at::Tensor"),
                        HasSubstr("model.forward<std::tuple<at::Tensor, at::Tensor>")),
                  [&] { model(x, 2.0F, std::string("tanh")); });
-    // An error of the module's own is passed on as it is, and the training goes on.
+    // An error of the module itself is passed on unchanged, and the training continues.
     EXPECT_THROW(model.forward<Pair>(torch::ones({1, 7}), 2.0F, std::string()), c10::Error);
     loss_of(model.forward<Pair>(x, 2.0F, std::string())).backward();
     model.check_consistent();

@@ -7,7 +7,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/hash.h"
 
 namespace unisono::testing {
 namespace {

@@ -1,4 +1,4 @@
-// Hooks that reduce a bucket's gradients in their own way.
+// Hooks that reduce a bucket's gradients with their own algorithm.
 
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
 
@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using Group = std::shared_ptr<ProcessGroup>;
 using Net = DistributedDataParallel<ConvNet>;
 
-// Several buckets.
+// Limits that give several buckets.
 const DistributedDataParallelOptions kSmallBuckets{.bucket_cap_mb = 0.002,
                                                    .first_bucket_cap_mb = 0.001};
 

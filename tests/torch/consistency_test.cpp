@@ -1,5 +1,3 @@
-#include "unisono/torch/tensor/consistency.h"
-
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -12,6 +10,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/tensor/hash.h"
 
 #include "rank_threads.h"
 
@@ -20,7 +19,7 @@ namespace {
 
 using ::testing::MatchesRegex;
 
-// What the error of check_consistent() says on each rank.
+// Returns the error message of check_consistent() on each rank.
 std::vector<std::string> differences(
     int world_size,
     ErrorCode expected,

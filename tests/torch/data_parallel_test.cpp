@@ -57,7 +57,7 @@ TEST_P(DataParallelTraining, EqualsTheModuleAlone) {
   torch::optim::SGD optimizer(model.parameters(), options);
   torch::optim::SGD of_alone(alone->parameters(), options);
   for (int step = 0; step < 8; ++step) {
-    // Seven samples can't be divided equally, and not into eight parts.
+    // Seven samples can't be divided equally or into eight parts.
     const Sample sample = make_sample(step, 0, 7, torch::kDouble);
     optimizer.zero_grad();
     of_alone.zero_grad();
@@ -137,12 +137,12 @@ TEST(DataParallel, RefusesReplicasThatAreNoCopies) {
                [&] { const DataParallel<torch::nn::Sequential> model(net, [&] { return net; }); });
 }
 
-// What replicas do when they meet: all must be running at the same time.
+// A meeting of replicas, which must all be running at the same time.
 class Meeting {
  public:
   explicit Meeting(int n) : n_missing_(n) {}
 
-  // Returns whether all came.
+  // Returns true if all have arrived.
   bool attend() {
     --n_missing_;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -275,7 +275,7 @@ TEST(DataParallel, PutsResultsOfAnyFormTogether) {
   EXPECT_TRUE(list[0].equal(torch::tensor({6.0F, 14.0F}))) << "of each replica one";
   EXPECT_TRUE(list[1].equal(torch::arange(5).gt(1)));
   EXPECT_EQ(number, 7);
-  // Twice through the same graph, and by only one of the results.
+  // Runs backward twice through the same graph, the second time from only one result.
   (product.sum() + list[0][1]).backward({}, /*retain_graph=*/true);
   EXPECT_TRUE(x.grad().equal(torch::tensor({2.0F, 2.0F, 2.0F, 4.0F, 4.0F})));
   EXPECT_EQ(model.module()->weight.grad().item<float>(), 10 + 7);
@@ -293,7 +293,7 @@ TEST(DataParallel, TwoPassesMayPrecedeABackwardPass) {
   const torch::Tensor second = std::get<0>(model(torch::ones({2}), 0)).sum();
   (first * 10 + second).backward();
   EXPECT_EQ(model.module()->weight.grad().item<float>(), 42);
-  // Only what was asked for gets a gradient.
+  // Only requested gradients are computed.
   const torch::Tensor x = torch::ones({4}).requires_grad_();
   const auto of_x = torch::autograd::grad({std::get<0>(model(x, 0)).sum()}, {x});
   EXPECT_TRUE(of_x[0].eq(2).all().item<bool>());
@@ -316,7 +316,7 @@ TEST(DataParallel, ReplicasFollowTheModule) {
     EXPECT_EQ(mean(), 2);
     EXPECT_FALSE(model(x).requires_grad());
   }
-  // Values in new memory, and a layer that is trained no more.
+  // Loads values into new memory and freezes a layer.
   torch::nn::Sequential other(torch::nn::BatchNorm1d(1), torch::nn::Linear(1, 1));
   std::stringstream file;
   torch::save(other, file);

@@ -1,4 +1,4 @@
-// One backward pass after the other: every way in which gradients come, or do not come.
+// Consecutive backward passes, in every way in which gradients are present or absent.
 
 #include <array>
 #include <cstddef>
@@ -121,7 +121,7 @@ TEST(DdpBackward, TheForwardPassDecidesWhetherItsBackwardIsSynchronized) {
     unsynchronized.backward();
     EXPECT_EQ(gradients_of(model), values({static_cast<float>(1 + rank), 1, 1}));
 
-    // One pass through both is synchronized, whichever output comes first.
+    // One pass through both outputs is synchronized, in either order of the outputs.
     for (const bool synchronized_first : {false, true}) {
       model.zero_grad();
       const auto run = [&](bool is_synchronized) {
@@ -147,7 +147,7 @@ TEST(DdpBackward, AGradientThatWasThereBeforeThePassIsSynchronizedIsAveragedToo)
       const NoSync guard = model.no_sync();
       local = model(Factors{1 + rank, 0, 0});
     }
-    // What was computed last comes first in backward.
+    // Backward starts with the latest computation.
     (synchronized + local).backward();
     EXPECT_EQ(gradients_of(model), values({1.5F, 1, 1}));
   });
@@ -194,7 +194,7 @@ TEST(DdpBackward, ParametersThatSomeRanksDoNotUseAreNamedOnAll) {
       Model model(Scalars(), group);
       model(Factors{1, 2, 3}).backward();
       model(factors[static_cast<std::size_t>(group->rank())]).backward();
-      // Each time: nobody waits for a rank that can't go on.
+      // Each call fails at once: no rank waits for a rank that can't continue.
       for (int i = 0; i < 2; ++i) {
         expect_error(
             ErrorCode::kInvalidArgument, HasSubstr(message), [&] { model(Factors{1, 2, 3}); });
@@ -236,7 +236,7 @@ TEST(DdpBackward, UnusedParametersAreAllowedOnRequest) {
   on_two_ranks({.find_unused_parameters = true}, [](Model& model, double rank) {
     for (int step = 0; step < 3; ++step) {
       model.zero_grad();
-      // w0: all ranks; w1: rank 1 only; w2: none.
+      // w0 is used by all ranks, w1 only by rank 1, and w2 by no rank.
       model(Factors{1 + rank, 4 * rank, 0}).backward();
       const std::vector<std::optional<float>> expected{1.5F, 2.0F, std::nullopt};
       EXPECT_EQ(gradients_of(model), expected) << "step " << step;
@@ -287,7 +287,8 @@ TEST(DdpBackward, AccumulatedGradientsOfUnusedParametersCount) {
 }
 
 TEST(DdpBackward, BucketsAreRebuiltInTheOrderSeenAndGradientsStay) {
-  // A bucket per gradient, and one for two when the order is known: w0 comes first in backward.
+  // Initially each gradient has a bucket. When the order is known, two gradients share a bucket: w0
+  // comes first in backward.
   struct ReversedImpl : torch::nn::Module {
     ReversedImpl()
         : early(register_parameter("early", torch::ones({300}))),
@@ -313,7 +314,7 @@ TEST(DdpBackward, BucketsAreRebuiltInTheOrderSeenAndGradientsStay) {
     std::vector<std::vector<at::Tensor>> of_steps;
     std::vector<const void*> places;
     for (int step = 0; step < 3; ++step) {
-      // Without zero_grad(): step k must have k times the first step's gradients.
+      // Without zero_grad(), step k must have k times the gradients of the first step.
       model(x).backward();
       of_steps.push_back(clone_gradients(model.parameters()));
       places.push_back(model.parameters()[0].grad().const_data_ptr());
@@ -371,7 +372,7 @@ TEST(DdpBackward, InPlaceOperationsOnTheOutputAreAllowed) {
   on_two_ranks([](Model& model, double rank) {
     torch::Tensor output = model(Factors{1 + rank, 2, 3});
     output.mul_(2);
-    const NoSync guard = model.no_sync();  // The forward pass decides all the same.
+    const NoSync guard = model.no_sync();  // Has no effect: the mode of the forward pass counts.
     output.backward();
     EXPECT_EQ(gradients_of(model), values({3, 4, 6}));
   });
@@ -412,7 +413,8 @@ TEST(DdpBackward, TheDestructorRemovesTheHooks) {
       Model model(module, group);
       output = model(Factors{1, 1, 1});
     }
-    // Only one rank, and through a graph that the wrapper made: it must not communicate.
+    // Only one rank runs backward, through a graph that the wrapper made. This backward must not
+    // communicate.
     if (group->rank() == 0) {
       output.backward();
       EXPECT_EQ(module->w[0].grad().item<float>(), 1.0F);

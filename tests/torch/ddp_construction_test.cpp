@@ -1,4 +1,4 @@
-// What DistributedDataParallel checks and copies when it wraps a module.
+// Checks and copies by DistributedDataParallel during construction.
 
 #include <cstddef>
 #include <functional>
@@ -14,7 +14,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/hash.h"
 #include "unisono/torch/tensor/tensor.h"
 
 #include "canonical.h"
@@ -26,7 +26,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The message of the Error with which `body` must end.
+// Returns the message of the Error that `body` must throw.
 std::string message_of(ErrorCode code, const std::function<void()>& body) {
   try {
     body();
@@ -38,7 +38,7 @@ std::string message_of(ErrorCode code, const std::function<void()>& body) {
   return "";
 }
 
-// Wraps a module per rank, all of which must fail in the same way, and returns the messages.
+// Wraps a module per rank, which must fail in the same way on all ranks. Returns the messages.
 std::vector<std::string> mismatches(
     int world_size,
     const std::function<torch::nn::Sequential(int rank)>& module_of,
@@ -95,7 +95,7 @@ TEST(DdpConstruction, EveryRankStartsWithRankZerosBits) {
 
 TEST(DdpConstruction, TensorsLargerThanAPartAndNotContiguousArriveToo) {
   run_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    constexpr std::int64_t kRows = 2300;  // times 2048 floats: more than 16 MiB
+    constexpr std::int64_t kRows = 2300;  // 2300 times 2048 floats: more than 16 MiB.
     torch::nn::Sequential module(torch::nn::Linear(2048, kRows), torch::nn::Conv2d(8, 8, 3));
     const double mine = group->rank() + 1;
     const torch::NoGradGuard no_grad;
@@ -225,7 +225,7 @@ TEST(DdpConstruction, WhatCannotBeWrappedIsExplained) {
   });
 }
 
-// Two parameters, on the CPU or on a device of another kind.
+// Returns a module with two parameters, on the CPU or on a device of another kind.
 std::shared_ptr<torch::nn::Module> module_on(torch::Device first, torch::Device second) {
   auto module = std::make_shared<torch::nn::Module>();
   module->register_parameter("a", torch::ones({2}, first));
@@ -277,7 +277,7 @@ TEST(DdpConstruction, ASharedParameterCountsOnce) {
                                   group,
                                   {.bucket_cap_mb = 1e-6, .first_bucket_cap_mb = 1e-6});
     EXPECT_EQ(model.n_buckets(), 2) << "one for the weight, one for the bias";
-    // What each rank's input alone gives, by a copy.
+    // Computes the gradient of each rank's input alone with a copy.
     at::Tensor sum = torch::zeros({3, 3});
     for (const double input : {1.0, 2.0}) {
       const at::Tensor weight = layer->weight.detach().clone().requires_grad_();

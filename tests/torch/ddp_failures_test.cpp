@@ -1,4 +1,4 @@
-// Backward passes that overlap with communication, and those that fail half way.
+// Backward passes that overlap with communication, and backward passes that fail midway.
 
 #include <chrono>
 #include <cstdint>
@@ -49,7 +49,7 @@ torch::Tensor call_in_backward(const torch::Tensor& x, const std::function<void(
   return CallInBackward::apply(x, reinterpret_cast<std::int64_t>(&action));
 }
 
-// w0 is the last to get its gradient, after `before_w0` was called.
+// w0 receives its gradient last, after the call of `before_w0`.
 struct ChainImpl : torch::nn::Module {
   explicit ChainImpl(std::int64_t width)
       : w0(register_parameter("w0", torch::ones({width}))),
@@ -75,7 +75,8 @@ TEST(DdpOverlap, TheFirstAllReduceEndsBeforeTheLastGradientExists) {
     bool was_averaged = false;
     chain->before_w0 = [&] {
       EXPECT_FALSE(chain->w0.grad().defined());
-      // Rank r's own gradient is r + 1. The operation is asynchronous: give it time, with an end.
+      // Rank r's own gradient is r + 1. The operation is asynchronous, so the test waits up to a
+      // deadline.
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (!was_averaged && std::chrono::steady_clock::now() < end) {
         was_averaged = chain->w1.grad().eq(1.5).all().item<bool>();
@@ -129,7 +130,7 @@ TEST(DdpErrors, AnExceptionOnOneRankIsAnErrorOnTheOthersAndTheNextPassIsRight) {
   });
 }
 
-// They are averaged in memory that has no graph.
+// The gradients are averaged in memory without a graph.
 TEST(DdpErrors, GradientsOfAveragedGradientsAreRefusedAndTrainingGoesOn) {
   on_two_ranks([](Model& model, double rank) {
     for (int step = 0; step < 2; ++step) {
@@ -137,7 +138,7 @@ TEST(DdpErrors, GradientsOfAveragedGradientsAreRefusedAndTrainingGoesOn) {
       const torch::Tensor output = model(Factors{1 + rank, 2, 3}).square();
       expect_error(ErrorCode::kInvalidArgument,
                    AllOf(HasSubstr("[rank " + std::to_string(static_cast<int>(rank))),
-                         HasSubstr("backward() was told to create a graph of the gradients"),
+                         HasSubstr("backward() was called with create_graph"),
                          HasSubstr("torch::autograd::grad()")),
                    [&] { output.backward({}, std::nullopt, /*create_graph=*/true); });
       model.zero_grad();

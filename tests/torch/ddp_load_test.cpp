@@ -1,4 +1,4 @@
-// What is done to a module after it was wrapped: values loaded, tensors converted or replaced.
+// Changes of a wrapped module: loaded values, converted or replaced tensors.
 
 #include <functional>
 #include <memory>
@@ -14,8 +14,8 @@
 #include <torch/types.h>
 
 #include "unisono/base/error.h"
+#include "unisono/comm/errors.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/comm/refused_call.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 
 #include "rank_threads.h"
@@ -27,7 +27,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Reads into `to` what torch::save() makes of `from`.
+// Loads the output of torch::save() for `from` into `to`.
 template <class Module>
 void load_from(const Module& from, Module& to) {
   std::stringstream file;
@@ -216,7 +216,7 @@ TEST(DdpChanged, ARemovedParameterIsRefused) {
   });
 }
 
-// The same tensors as before, whatever they are called.
+// The tensors are unchanged under different names.
 TEST(DdpChanged, ParametersMayBeTied) {
   struct TiedImpl : torch::nn::Module {
     TiedImpl() : first(register_parameter("first", torch::ones({2}))) {

@@ -1,4 +1,4 @@
-// Modules of every shape: checkpointed, with many inputs and outputs, with buffers.
+// Modules of many forms: checkpointed, with many inputs and outputs, with buffers.
 
 #include <array>
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Computes `segment` again in backward and runs backward through it: what activation checkpoints
+// Recomputes `segment` in backward and runs backward through the result, as activation checkpoints
 // do.
 struct Checkpoint : torch::autograd::Function<Checkpoint> {
   using Segment = std::function<torch::Tensor(const torch::Tensor&)>;
@@ -149,7 +149,8 @@ TEST(DdpModules, AWrappedModuleMayItselfRunInACheckpoint) {
       return model(input, false);
     };
     const torch::Tensor inside = Checkpoint::apply(x, reinterpret_cast<std::int64_t>(&segment));
-    // Its gradient comes first, so the forward pass runs again in the middle of a round.
+    // The gradient of `inside` comes first, so the forward pass runs again in the middle of a
+    // round.
     (inside + model.module()->w0 * (10 + 10 * rank)).backward();
     EXPECT_EQ(model.module()->w0.grad().item<float>(), 15.0F);
     EXPECT_EQ(model.module()->w1.grad().item<float>(), 1.5F);
@@ -197,7 +198,7 @@ TEST(DdpModules, ForwardTakesAndReturnsAnything) {
       EXPECT_EQ(number, 7);
       EXPECT_FALSE(nothing.has_value());
       EXPECT_FALSE(undefined.defined());
-      // Outputs 0, 1 and 2 are computed from parameters, output 3 is a parameter itself.
+      // Outputs 0, 1 and 2 are computed from parameters. Output 3 is a parameter.
       (pieces.first + pieces.named.at("other") + list[0] + list[1]).sum().backward();
       EXPECT_TRUE(many->a.grad().eq(1.5 + 3).all().item<bool>());
       EXPECT_TRUE(many->b.grad().eq(1.5 + 1).all().item<bool>());
@@ -208,8 +209,8 @@ TEST(DdpModules, ForwardTakesAndReturnsAnything) {
   });
 }
 
-// One learns to tell what the other makes from what is given, the other to make what is not told
-// apart.
+// An adversarial pair: the judge learns to distinguish made data from given data, and the maker
+// learns to make data that the judge can't distinguish.
 class Rivals {
  public:
   template <class Maker, class Judge>
@@ -278,7 +279,7 @@ TEST(DdpBuffers, FollowRankZeroUnlessSwitchedOff) {
       model(torch::zeros({2, 1}));
       EXPECT_EQ(norm->running_mean.item<double>(), is_on ? 1 : mine + 1);
       EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 1);
-      // Nothing can have changed since: no rank has to take part any more.
+      // The buffers can't have changed since, so no other rank has to take part.
       if (group->rank() == 0) {
         model(torch::zeros({2, 1}));
       }

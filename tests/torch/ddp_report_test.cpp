@@ -1,4 +1,4 @@
-// Where the time of steps goes, and who is slow.
+// Breakdown of the time of steps, and detection of slow ranks.
 
 #include <chrono>
 #include <cstddef>
@@ -40,7 +40,7 @@ struct Delays {
   milliseconds backward{};
 };
 
-/// A sum of parameters that takes its time.
+/// A sum of parameters with a delay.
 struct SlowSumImpl : torch::nn::Module {
   explicit SlowSumImpl(const Delays& of_passes)
       : delays(of_passes), weight(register_parameter("weight", torch::ones({kElements}))) {}

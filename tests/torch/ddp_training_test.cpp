@@ -1,4 +1,4 @@
-// Training under DistributedDataParallel against one process that does the same.
+// Compares training under DistributedDataParallel with equivalent training in one process.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/average_gradients.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/hash.h"
 #include "unisono/torch/tensor/tensor.h"
 
 #include "canonical.h"
@@ -27,7 +27,8 @@ torch::optim::SGD make_optimizer(const std::vector<at::Tensor>& parameters) {
   return torch::optim::SGD(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-// One process that computes the ranks' shards and adds them up as the ranks would.
+// Trains in one process that computes the ranks' shards and adds the gradients in the order of the
+// ranks.
 std::vector<at::Tensor> train_alone(ConvNet model, int n_shards, int n_steps) {
   const std::vector<at::Tensor> parameters = model->parameters();
   auto optimizer = make_optimizer(parameters);
@@ -41,7 +42,7 @@ std::vector<at::Tensor> train_alone(ConvNet model, int n_shards, int n_steps) {
   return clone_all(parameters);
 }
 
-// Trains on ranks that are threads, and compares each rank's parameters with train_alone().
+// Trains on ranks that are threads. Compares each rank's parameters with train_alone().
 void expect_equal_to_one_process(int world_size,
                                  int n_steps,
                                  const DistributedDataParallelOptions& options = {}) {

@@ -11,22 +11,20 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
-#include "unisono/torch/parallel/tensor/embedding.h"
-#include "unisono/torch/parallel/tensor/encoder_layer.h"
-#include "unisono/torch/parallel/tensor/linear.h"
+#include "unisono/torch/parallel/tensor/layers.h"
 
 namespace unisono::testing {
 
-/// Of the models below, small enough for each test, divisible among four ranks.
+/// Sizes of the models below: small enough for each test and divisible among four ranks.
 inline constexpr std::int64_t kVocabulary = 16;
 inline constexpr std::int64_t kModelSize = 8;
 inline constexpr std::int64_t kHeads = 4;
 inline constexpr std::int64_t kLength = 8;
 
-/// Numbers from -1 to 1 without a pattern, the same whoever asks.
+/// Returns deterministic numbers from -1 to 1 without an obvious pattern, equal on all ranks.
 [[nodiscard]] at::Tensor wave(at::IntArrayRef sizes, double frequency = 0.7);
 
-/// [kLength, batch]: ids, and those that are to be foretold.
+/// [kLength, batch]: ids, and the ids to predict.
 struct Text {
   at::Tensor ids;
   at::Tensor targets;
@@ -34,10 +32,11 @@ struct Text {
 
 [[nodiscard]] Text make_text(int step, std::int64_t batch);
 
-/// For torch::nn's attention: what hides the positions. (It adds a mask of bools as numbers.)
+/// Returns the mask that hides positions in torch::nn's attention, which adds a mask of bools as
+/// numbers.
 [[nodiscard]] at::Tensor hiding_mask(const at::Tensor& is_hidden);
 
-/// A transformer of torch::nn's layers, without dropout.
+/// A transformer of torch::nn's layers without dropout.
 struct WholeTransformerImpl : torch::nn::Module {
   WholeTransformerImpl();
   at::Tensor forward(const at::Tensor& ids);
@@ -51,12 +50,12 @@ struct WholeTransformerImpl : torch::nn::Module {
 
 TORCH_MODULE(WholeTransformer);
 
-/// The same, in parts.
+/// A transformer like WholeTransformer, divided among ranks.
 struct DividedTransformerImpl : torch::nn::Module {
   explicit DividedTransformerImpl(const std::shared_ptr<ProcessGroup>& to_use,
                                   bool sequence_parallel,
                                   double dropout = 0);
-  /// This rank's part of the logits.
+  /// Returns this rank's part of the logits.
   at::Tensor forward(const at::Tensor& ids);
   at::Tensor loss(const Text& text);
 
@@ -69,19 +68,19 @@ struct DividedTransformerImpl : torch::nn::Module {
 
 TORCH_MODULE(DividedTransformer);
 
-/// In double precision, with the values that make_divided() gives the parts of.
+/// Returns the model in double precision. make_divided() gives each rank its part of these values.
 [[nodiscard]] WholeTransformer make_whole();
 [[nodiscard]] DividedTransformer make_divided(const std::shared_ptr<ProcessGroup>& group,
                                               bool sequence_parallel,
                                               double dropout = 0);
 
-/// The gradients of a module's parameters, by name.
+/// Returns the gradients of a module's parameters by name.
 [[nodiscard]] TensorState gradients_of(const torch::nn::Module& whole);
 
-/// The whole's gradients, of a module that is divided among ranks.
+/// Returns the whole gradients of a module that is divided among ranks.
 [[nodiscard]] TensorState gather_gradients(const torch::nn::Module& divided);
 
-/// Equal to 1e-9 of the largest element expected.
+/// Expects equality within 1e-9 of the largest expected element.
 void expect_close(const at::Tensor& actual, const at::Tensor& expected);
 void expect_close(const TensorState& actual, const TensorState& expected);
 

@@ -1,5 +1,5 @@
-// Pipelines whose stages have divided layers: ranks in threads, two for each of two stages, against
-// one rank that has it all.
+// Compares pipelines of divided layers with one rank that has the whole model. Ranks are threads:
+// two for each of two stages.
 
 #include <cmath>
 #include <cstddef>
@@ -27,13 +27,12 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/nn/sync_batch_norm.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
-#include "unisono/torch/parallel/tensor/cross_entropy.h"
+#include "unisono/torch/parallel/tensor/functions.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
-#include "unisono/torch/parallel/tensor/linear.h"
+#include "unisono/torch/parallel/tensor/layers.h"
 #include "unisono/torch/tensor/random_state.h"
-#include "unisono/torch/tensor/random_turn.h"
 
 #include "divided_models.h"
 #include "rank_threads.h"
@@ -60,7 +59,7 @@ constexpr double kLargestNorm = 0.05;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Draws numbers each time after its ranks have waited for each other.
+// A layer that draws random numbers after each synchronization of its ranks.
 struct DroppingImpl : torch::nn::Module {
   explicit DroppingImpl(const Group& group) {
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
@@ -93,8 +92,8 @@ struct DroppingImpl : torch::nn::Module {
 
 TORCH_MODULE(Dropping);
 
-// Two stages. A pipeline cuts a batch along the first dimension, where these layers have the
-// sequence.
+// Returns two stages. A pipeline splits a batch along the first dimension, which is the sequence in
+// these layers.
 std::vector<torch::nn::Sequential> make_layers(const Group& tensor, bool drops) {
   const DividedTransformer model =
       make_divided(tensor, /*sequence_parallel=*/false, drops ? kDropout : 0);
@@ -104,7 +103,7 @@ std::vector<torch::nn::Sequential> make_layers(const Group& tensor, bool drops) 
   }
   second->push_back(model->second);
   if (drops) {
-    // After a layer whose ranks share a seed.
+    // This layer follows a layer with a common seed of its ranks.
     second->push_back(Dropping(tensor));
   }
   second->push_back(model->head);
@@ -134,7 +133,7 @@ PipelineOptions options_of(const Group& pipe) {
           .stages_per_rank = 2};
 }
 
-// Losses of all steps, and the sums of their gradients, whole, of the own stages.
+// Losses of all steps, and the whole gradients of the own stages, summed over the steps.
 struct Trained {
   std::vector<double> losses;
   std::vector<TensorState> gradients = std::vector<TensorState>(2);
@@ -187,7 +186,7 @@ TEST(RandomTurn, InsideAnotherOneChangesNothing) {
   EXPECT_TRUE(at::equal(torch::rand({3}), expected));
 }
 
-// A pipeline of two stages with gradients, of which some may have been changed.
+// A pipeline of two stages with gradients, some of which tests may change.
 struct Ready {
   explicit Ready(const Group& world)
       : mesh(world, {{"pipe", 2}, {"tensor", 2}}),
@@ -210,7 +209,7 @@ struct Ready {
   Pipeline pipeline;
 };
 
-// The whole model in the same state, and what of it is in each stage.
+// The whole model in the same state, with access to the part of each stage.
 struct Whole {
   Whole() { model->loss(make_text(0, kBatch)).backward(); }
 
@@ -236,7 +235,7 @@ TEST(DividedPipeline, ClipsAsOneProcess) {
   }
 }
 
-// One element, of a part that one of the four ranks has.
+// Changes one element in a part that only one of the four ranks has.
 void poison(const torch::nn::Module& module, double value) {
   const torch::NoGradGuard no_grad;
   module.named_parameters()["1.linear1.weight"].mutable_grad()[0][0].fill_(value);
@@ -265,7 +264,7 @@ TEST_P(NotFinite, IsSoInAllGradientsAsInTorch) {
   });
 }
 
-// A maximum keeps a NaN, too, of whatever comes before and after it.
+// A maximum must also preserve a NaN in any position.
 INSTANTIATE_TEST_SUITE_P(ValuesAndNorms,
                          NotFinite,
                          ::testing::Combine(::testing::Values(kNaN, kInfinity),
@@ -300,7 +299,7 @@ TEST(DividedPipeline, WhatIsNotFiniteMayBeAnErrorOnEveryRankAndAllGoOn) {
     if (world->rank() == 0) {
       poison(*ready.own(), 0);
     }
-    // Nothing was scaled, and the next call is as good as the first.
+    // The failed call has not scaled the gradients, and the next call works as the first.
     EXPECT_GT(ready.pipeline.clip_grad_norm(1e9, options), kLargestNorm);
     if (ready.mesh.coordinate("pipe") == 1) {
       expect_close(gather_gradients(*ready.own()), whole.gradients(1));
@@ -308,8 +307,8 @@ TEST(DividedPipeline, WhatIsNotFiniteMayBeAnErrorOnEveryRankAndAllGoOn) {
   });
 }
 
-// All that ranks throw, "" where one throws nothing. Their groups stay open until all have: as in
-// processes that go on.
+// Returns the error of each rank; "" after success. The groups stay open until all ranks have
+// failed, as in processes that continue.
 std::vector<std::string> errors_of(
     const std::vector<parallel::MeshDimension>& dimensions,
     const std::function<void(const Mesh&, const Group& world)>& body) {
@@ -331,7 +330,7 @@ std::vector<std::string> errors_of(
   return errors;
 }
 
-// Throws in its second chunk, on this rank if so.
+// Throws in its second chunk if `fails` is set on this rank.
 Stage failing_stage(torch::nn::Sequential layers, bool fails) {
   return {.module = layers.ptr(),
           .forward = [layers, fails, n_calls = 0](const Tensors& inputs) mutable {

@@ -1,5 +1,5 @@
-// Pipelines of divided layers in schedules in which a rank may choose what it does next, or that
-// cut backward in two: ranks in threads, two for each part, against one process.
+// Compares pipelines of divided layers with one process, for schedules in which a rank may choose
+// its next action or that split backward in two. Ranks are threads: two for each part.
 
 #include <chrono>
 #include <cstddef>
@@ -22,12 +22,12 @@
 #include "unisono/pipeline/timeline.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
-#include "unisono/torch/parallel/tensor/cross_entropy.h"
-#include "unisono/torch/parallel/tensor/embedding.h"
+#include "unisono/torch/parallel/tensor/functions.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
-#include "unisono/torch/tensor/random_turn.h"
+#include "unisono/torch/parallel/tensor/layers.h"
+#include "unisono/torch/tensor/random_state.h"
 
 #include "divided_models.h"
 #include "rank_threads.h"
@@ -46,8 +46,8 @@ using Group = std::shared_ptr<ProcessGroup>;
 constexpr int kBatchOfSchedules = 4;
 constexpr int kStepsOfSchedules = 2;
 
-// Adds what depends on no input, by a divided layer: its gradient is on no way to the stage's
-// input, so the second half of a cut backward runs through the layers once more.
+// Adds the output of a divided layer that depends on no input. Its gradient is not on a path to the
+// stage's input, so the second half of a split backward runs through the layers again.
 struct PositionsImpl : torch::nn::Module {
   PositionsImpl(const Group& group, bool sequence_parallel)
       : embedding(register_module(
@@ -70,7 +70,7 @@ struct PositionsImpl : torch::nn::Module {
 
 TORCH_MODULE(Positions);
 
-// On two ranks.
+// Returns the number of stages on two ranks.
 int n_stages_of(std::string_view schedule) {
   return schedule == "v_half" ? 4 : 2;
 }
@@ -90,7 +90,7 @@ std::vector<torch::nn::Sequential> make_layers(const Group& tensor,
           torch::nn::Sequential(model->head)};
 }
 
-// A pipeline cuts a batch along the first dimension, where these layers have the sequence.
+// A pipeline splits a batch along the first dimension, which is the sequence in these layers.
 at::Tensor run(torch::nn::Sequential& layers, int stage, const at::Tensor& input) {
   return layers->forward(stage == 0 ? input.t() : input);
 }
@@ -101,7 +101,7 @@ parallel::Loss loss_in(const Group& tensor) {
   };
 }
 
-// Of all stages, by name in their layers.
+// Gradients of all stages by name in their layers.
 using Gradients = std::vector<TensorState>;
 
 Gradients gradients_of_one_process(int n_stages, int n_chunks) {
@@ -129,7 +129,7 @@ Gradients gradients_of_one_process(int n_stages, int n_chunks) {
   return gradients;
 }
 
-// What a rank waits for at the end of a chunk's forward in a stage.
+// A wait at the end of a chunk's forward in a stage.
 using Pause = std::function<void(int stage, int chunk)>;
 
 struct TrainedBySchedule {
@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          CheckpointMode::kAlways,
                                          CheckpointMode::kExceptLast)));
 
-// Bits of this rank's parts.
+// Returns the bits of the gradients of this rank's parts.
 TensorState own_gradients(const TrainedBySchedule& trained) {
   TensorState gradients;
   for (const NamedTensor& parameter : trained.pipeline.named_parameters()) {
@@ -218,8 +218,8 @@ TEST_P(DividedPipeline, DividedLayersKeepTheSchedulesOrderByThemselves) {
     PipelineOptions in_order = options;
     in_order.is_by_arrival = false;
     const TensorState expected = own_gradients(TrainedBySchedule(mesh, in_order));
-    // Chunk 2 comes to one of the next stage's ranks in time, while they are busy with what is
-    // before it, and to the other late.
+    // Chunk 2 arrives in time at one rank of the next stage, which is busy with earlier actions,
+    // and late at the other rank.
     const int busy_stage = n_stages_of(options.schedule) / 2;
     const Pause pause = [&](int stage, int chunk) {
       if (stage == busy_stage && chunk == 1) {

@@ -1,4 +1,4 @@
-// Ranks whose numbers of batches differ.
+// Ranks with different numbers of batches.
 
 #include "unisono/torch/ddp/join.h"
 
@@ -30,7 +30,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Group = std::shared_ptr<ProcessGroup>;
 
-// By rank.
+// Indexed by rank.
 constexpr std::array<int, 3> kBatches{2, 4, 0};
 
 int n_active(int step) {
@@ -41,7 +41,7 @@ int n_active(int step) {
   return n;
 }
 
-// Rank r's gradients are r + 1, 2 and 3; of a rank that is done, zero.
+// Rank r's gradients are r + 1, 2 and 3. The gradients of a rank that has finished are zero.
 void train_step(Model& model, int rank, torch::optim::Optimizer& optimizer) {
   optimizer.zero_grad();
   model(Factors{rank + 1.0, 2, 3}).backward();
@@ -88,7 +88,7 @@ struct NormImpl : torch::nn::Module {
 
 TORCH_MODULE(Norm);
 
-// Rank 0, whose buffers the others get otherwise, is done first.
+// Rank 0, from which the others usually receive buffers, finishes first.
 TEST(Join, BuffersAreThoseOfARankThatStillTrains) {
   run_ranks(2, [](const Group& group) {
     DistributedDataParallel<Norm> model(Norm(), group);
@@ -140,7 +140,7 @@ TEST(Join, CanThrowOnAllRanksWhereOneIsDone) {
   });
 }
 
-// Of the first pass, after which the ranks agree on new buckets.
+// The first pass is aborted, after which the ranks agree on new buckets.
 TEST(Join, ARankThatIsDoneKnowsThatAPassWasGivenUp) {
   run_ranks(3, [](const Group& group) {
     Model model(Scalars(), group);
@@ -184,7 +184,8 @@ TEST(Join, PassesAfterAnExceptionAreAsBefore) {
       throw std::runtime_error("no luck");
     };
     EXPECT_THROW(model.join(loop, by_active), std::runtime_error);
-    // Rank 1 still waits in its join(): it learns of another pass, which is made outside.
+    // Rank 1 still waits in its join(), and takes part in the later pass that rank 0 makes outside
+    // of join().
     expect_error(ErrorCode::kMismatch, HasSubstr("rank 1 has no batches left"), [&] {
       model.join([&] { model(Factors{1, 2, 3}); }, {.throw_on_early_termination = true});
     });

@@ -1,4 +1,4 @@
-// An optimizer that the ranks divide, under join().
+// An optimizer that divides the state among ranks, under join().
 
 #include <array>
 #include <cstddef>
@@ -37,7 +37,8 @@ using DividedAdam = optim::ZeroRedundancyOptimizer<Adam>;
 
 const torch::optim::AdamOptions kAdam(0.01);
 
-// By rank. Each has a share of the parameters to step, and one is done before the others.
+// Number of batches by rank. Each rank has a share of the parameters to update, and one rank
+// finishes before the others.
 constexpr std::array<int, 3> kBatchesOfRanks{3, 5, 0};
 
 int n_batches(int rank) {
@@ -51,7 +52,7 @@ void plain_step(Net& net, torch::optim::Optimizer& optimizer, int rank, int step
 }
 
 void train_step(Net& net, torch::optim::Optimizer& optimizer, int rank, int step) {
-  // As a schedule does, which stands still on ranks that are done.
+  // Changes the rate as a schedule does. The schedule does not advance on ranks that have finished.
   optimizer.param_groups().front().options().set_lr(0.01 * (step + 1));
   optimizer.zero_grad();
   {
@@ -89,7 +90,7 @@ TEST(JoinedOptimizer, HasTheBitsOfAWholeOne) {
   }
 }
 
-// Those of a whole optimizer, which each rank has, stay behind where a rank is done.
+// The states of a whole optimizer, which each rank has, fall behind on a rank that has finished.
 TEST(JoinedOptimizer, KeepsAllOfItsStateForTheNextEpoch) {
   std::vector<at::Tensor> expected;
   run_ranks(1, [&](const Group&) {
@@ -123,7 +124,7 @@ TEST(JoinedOptimizer, KeepsAllOfItsStateForTheNextEpoch) {
       });
     }
     EXPECT_TRUE(is_bit_equal(net.parameters(), expected));
-    // And outside of join(), where all ranks step themselves.
+    // Outside of join() all ranks make the step.
     plain_step(net, optimizer, group->rank(), 0);
     net.check_consistent();
     EXPECT_FALSE(is_bit_equal(net.parameters(), expected));
@@ -160,7 +161,7 @@ TEST(JoinedOptimizer, OfEachOfTwoModels) {
   });
 }
 
-// What is left out is left out by ranks that are done, too.
+// Ranks that have finished also omit the step.
 TEST(JoinedOptimizer, LeavesOutAStepWithAnInfinity) {
   run_ranks(2, [&](const Group& group) {
     DistributedDataParallel<Scalars> model(
@@ -175,7 +176,7 @@ TEST(JoinedOptimizer, LeavesOutAStepWithAnInfinity) {
         optimizer.step();
       }
     });
-    // Two steps of half the gradients at a rate of a half.
+    // Two steps with half the gradients at a rate of one half.
     EXPECT_EQ(model.module()->w[0].item<float>(), 0.5F);
     EXPECT_EQ(model.module()->w[1].item<float>(), 0.0F);
     EXPECT_EQ(model.module()->w[2].item<float>(), -0.5F);

@@ -1,6 +1,6 @@
-// Trains a net with dropout and batch norm on as many shards as its first argument says, so many
-// steps as the second; goes on from the file that is the third, if it is there, and saves it. Rank
-// 0 prints the state's hash.
+// Trains a net with dropout and batch norm. The first argument is the number of shards and the
+// second the number of steps. The program resumes from the file in the third argument if that file
+// exists, and saves its state there. Rank 0 prints the hash of the state.
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
@@ -16,10 +16,10 @@
 #include <torch/utils.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/hash.h"
 
 #include "canonical.h"
 #include "models.h"

@@ -21,7 +21,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/hash.h"
 
 #include "canonical.h"
 #include "models.h"
@@ -41,7 +41,7 @@ using Net = DistributedDataParallel<ConvNet>;
 constexpr int kBatch = 4;
 constexpr double kRate = 0.1;
 
-// Several buckets.
+// Limits that give several buckets.
 DistributedDataParallelOptions with_shards(int n_shards) {
   return {.bucket_cap_mb = 0.002, .first_bucket_cap_mb = 0.001, .logical_ranks = n_shards};
 }
@@ -200,7 +200,7 @@ TEST(LogicalRanks, ParametersOfSomeShardsOnlyAreAveragedOverAll) {
       net.for_each_shard([&](int shard) {
         const Sample sample = make_sample(0, shard, kBatch, torch::kFloat);
         const torch::Tensor output = net(sample.images);
-        // Shard 2 alone has the whole net in its loss.
+        // Only the loss of shard 2 depends on the whole net.
         (shard == 2 ? output.sum() : net.module()->conv->bias.sum() + 0 * output.sum().detach())
             .backward();
       });
@@ -282,7 +282,7 @@ TEST(LogicalRanks, AShardThatThrowsEndsTheStepOnAllRanksAndTheNextOneIsWhole) {
   }
 }
 
-// Dropout's numbers too: tests/torch/logical_ranks_program.cpp, whose ranks are processes.
+// tests/torch/logical_ranks_program.cpp also tests the numbers of dropout, with processes as ranks.
 TEST(LogicalRanks, RandomNumbersGoOnAsIfThereHadBeenNoStep) {
   run_ranks(1, [](const Group& group) {
     Net net(make_seeded_net(), group, with_shards(2));

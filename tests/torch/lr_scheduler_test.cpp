@@ -1,4 +1,4 @@
-// That the rates are PyTorch's: tests/optim_torch.
+// tests/parity compares the rates with PyTorch.
 
 #include "unisono/torch/optim/lr_scheduler.h"
 
@@ -13,8 +13,6 @@
 #include <torch/types.h>
 
 #include "unisono/base/error.h"
-#include "unisono/torch/optim/reduce_on_plateau.h"
-#include "unisono/torch/optim/schedule.h"
 
 namespace unisono::optim {
 namespace {

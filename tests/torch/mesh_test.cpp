@@ -1,4 +1,4 @@
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// Mistakes that give no error, but are said.
+// Mistakes that cause a warning but no error.
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -15,7 +15,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/average_gradients.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/optim/adamw.h"
+#include "unisono/torch/optim/optimizers.h"
 
 #include "rank_threads.h"
 #include "scalars.h"
@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Group = std::shared_ptr<ProcessGroup>;
 
-// What `train` writes to stderr, as rank of a world of one.
+// Returns the stderr of `train` in a world of one rank.
 template <class Train>
 std::string warnings_of(const Train& train) {
   ::testing::internal::CaptureStderr();
@@ -106,10 +106,11 @@ TEST(Mistakes, GradientsThatStayForAPassAreNone) {
                     local_pass(model);
                     model(Factors{1, 1, 1}).backward();
                     optimizer.step();
-                    // That of a generator, say, through the discriminator that has been stepped.
+                    // A second pass, such as a generator's gradient through a discriminator that
+                    // has been updated.
                     model(Factors{1, 1, 1}).backward();
                   }
-                  // A penalty's gradient comes before the pass is known to begin.
+                  // The gradient of a penalty comes before the start of the pass is detected.
                   for (int step = 0; step < 6; ++step) {
                     optimizer.zero_grad(sets_to_none);
                     torch::Tensor loss = model(Factors{1, 1, 1});
@@ -124,7 +125,8 @@ TEST(Mistakes, GradientsThatStayForAPassAreNone) {
 
 constexpr const char* kRebuilt = "the first of a new optimizer";
 
-// What training with an optimizer of LibTorch's writes to stderr: made anew for each step, or once.
+// Returns the stderr of training with an optimizer of LibTorch, which is made once or for each
+// step.
 template <class Optimizer, class Options>
 std::string warnings_of_optimizer(const Options& options, bool is_rebuilt, bool is_before_pass) {
   return warnings_of([&](Model& model, torch::optim::Optimizer&, const Group&) {
@@ -138,7 +140,8 @@ std::string warnings_of_optimizer(const Options& options, bool is_rebuilt, bool 
       if (!is_before_pass && (is_rebuilt || !optimizer)) {
         optimizer = std::make_unique<Optimizer>(model.parameters(), options);
       }
-      const at::Tensor kept = model.parameters()[0].grad().clone();  // Many do that.
+      // A common pattern in programs.
+      const at::Tensor kept = model.parameters()[0].grad().clone();
       optimizer->step();
     }
   });

@@ -19,7 +19,7 @@ struct ConvNetImpl : torch::nn::Module {
 
 TORCH_MODULE(ConvNet);
 
-/// Images and labels of one rank's share of one step; the same whoever asks.
+/// Images and labels of one rank's share in one step, equal on all ranks.
 struct Sample {
   torch::Tensor images;
   torch::Tensor labels;
@@ -27,20 +27,20 @@ struct Sample {
 
 Sample make_sample(int step, int shard, std::int64_t batch_size, torch::Dtype dtype);
 
-/// Both samples one after the other.
+/// Returns the concatenation of the samples.
 Sample join(const std::vector<Sample>& samples);
 
-/// Of a model or of DistributedDataParallel around one.
+/// Returns the loss of a model or of a DistributedDataParallel.
 template <class Model>
 torch::Tensor loss_of(Model& model, const Sample& sample) {
   return torch::nll_loss(model(sample.images), sample.labels);
 }
 
-/// A new model with the same values whoever asks: ranks that are threads share the random numbers
-/// that others are made of.
+/// Returns a new model with the same values on all ranks. The values do not come from the
+/// generator, because ranks in threads share that generator.
 ConvNet make_seeded_net();
 
-/// A copy with parameters of its own.
+/// Returns a copy with its own parameters.
 ConvNet clone_of(const ConvNet& model);
 
 }  // namespace unisono::testing

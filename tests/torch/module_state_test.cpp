@@ -1,6 +1,4 @@
 // Models and optimizers in safetensors files, under the parameters' names.
-#include "unisono/torch/checkpoint/module_state.h"
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,16 +14,16 @@
 #include <torch/utils.h>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/safetensors.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/checkpoint/tensor_box.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/optim/adadelta.h"
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/optim/optimizers.h"
+#include "unisono/torch/tensor/hash.h"
 
 #include "rank_threads.h"
 #include "support/temporary_folder.h"
@@ -40,7 +38,7 @@ torch::nn::Sequential make_module(int seed = 1) {
   torch::manual_seed(static_cast<std::uint64_t>(seed));
   torch::nn::Sequential module(
       torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4), torch::nn::Conv2d(4, 2, 3));
-  // Strides that files do not have.
+  // Strides that files do not preserve.
   at::Tensor weight = module->parameters()[0];
   weight.set_data(weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
   return module;
@@ -120,14 +118,14 @@ TEST_F(ModuleStates, TensorsThatFilesCantHoldAreNamed) {
               throws_error(ErrorCode::kInvalidArgument, "\"a\"", "dense"));
 }
 
-// Each byte of the tensor's memory, in row-major order.
+// Returns each byte of the tensor's memory in row-major order.
 std::vector<std::uint8_t> bytes_of(const at::Tensor& tensor) {
   const at::Tensor bytes = tensor.detach().view(at::kByte).contiguous();
   const auto* const first = bytes.const_data_ptr<std::uint8_t>();
   return {first, first + bytes.numel()};
 }
 
-// All 256 bytes in 16 columns, as a tensor of another type.
+// Returns all 256 byte values in 16 columns, as a tensor of another type.
 at::Tensor every_byte(at::ScalarType type) {
   return torch::arange(256, at::kInt).to(at::kByte).reshape({16, 16}).view(type);
 }
@@ -155,7 +153,7 @@ TEST_F(ModuleStates, FloatsOf8And4BitsComeBackBitForBit) {
     }
   };
   expect_equal(load_state(path()));
-  // Large enough to be divided among the ranks.
+  // Large enough for a division among the ranks.
   saved["large"] = torch::arange(1 << 20, at::kInt)
                        .to(at::kByte)
                        .reshape({1 << 10, -1})
@@ -206,7 +204,8 @@ TEST_F(ModuleStates, NumbersComeBackOrSayWhatIsThere) {
               throws_error(ErrorCode::kInvalidArgument, "\"x\" is not there"));
 }
 
-// What an optimizer goes on with after it was saved, and what a fresh one does that was loaded.
+// Expects the same results from an optimizer that continues after a save and from a new optimizer
+// that has loaded the saved state.
 template <class Optimizer, class Options>
 void expect_same_future(const std::string& path, const Options& options) {
   torch::nn::Sequential module = make_module(1);
@@ -285,7 +284,7 @@ TEST_F(ModuleStates, ChanceGoesOn) {
               throws_error(ErrorCode::kInvalidArgument, "not a random generator's state"));
 }
 
-// Saved by two ranks, which each wrote a share; loaded by three before they wrap it.
+// Two ranks save a share each. Three ranks load the file before the model is wrapped.
 TEST_F(ModuleStates, RanksLoadWhatOthersHaveSaved) {
   std::uint64_t saved = 0;
   run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {

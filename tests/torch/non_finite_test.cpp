@@ -25,7 +25,7 @@ using Group = std::shared_ptr<ProcessGroup>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Of rank 1 alone, in its w1.
+// Returns an infinity only on rank 1, in its w1.
 Factors with_one_infinity(const Group& group) {
   return {2, group->rank() == 1 ? kInfinity : 3, 4};
 }
@@ -111,6 +111,24 @@ TEST(NonFiniteGradients, AreFoundUnderJoin) {
       }
     });
     EXPECT_EQ(model.n_skipped_passes(), group->rank() == 1 ? 1 : 0);
+  });
+}
+
+TEST(NonFiniteGradients, ThrownInTheFirstPassUnderJoinLeaveARankWithoutBatchesInStep) {
+  run_ranks(2, [](const Group& group) {
+    Model model(Scalars(), group, {.non_finite_gradients = NonFiniteGradients::kThrow});
+    model.join([&] {
+      if (group->rank() == 1) {
+        EXPECT_THROW(model(with_one_infinity(group)).backward(), Error);
+        model.zero_grad();
+        model(Factors{1, 2, 3}).backward();
+        EXPECT_EQ(gradients_of(model), values({0.5, 1, 1.5}));
+      }
+    });
+    // The next pass of both ranks shows that neither is ahead of the other.
+    model.zero_grad();
+    model(Factors{2, 4, 6}).backward();
+    EXPECT_EQ(gradients_of(model), values({2, 4, 6}));
   });
 }
 

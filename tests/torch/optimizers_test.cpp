@@ -1,4 +1,6 @@
-// What all optimizers of ours do alike. That their steps are PyTorch's: tests/optim_torch.
+// Common behavior of all our optimizers. tests/parity compares their steps with PyTorch.
+
+#include "unisono/torch/optim/optimizers.h"
 
 #include <functional>
 #include <memory>
@@ -11,11 +13,6 @@
 #include <gtest/gtest.h>
 #include <torch/serialize.h>
 #include <torch/types.h>
-
-#include "unisono/torch/optim/adadelta.h"
-#include "unisono/torch/optim/adamw.h"
-#include "unisono/torch/optim/lamb.h"
-#include "unisono/torch/optim/lars.h"
 
 namespace unisono::optim {
 namespace {
@@ -117,7 +114,7 @@ TYPED_TEST(Optimizers, SparseGradientsAreRejected) {
               ::testing::ThrowsMessage<c10::Error>(::testing::HasSubstr("dense gradients")));
 }
 
-// What a thread of its own writes to stderr that makes three steps.
+// Returns the stderr of a new thread that calls `steps` twice.
 std::string warnings_of(const std::function<void(const torch::Tensor& parameter)>& steps) {
   ::testing::internal::CaptureStderr();
   std::thread([&] {
@@ -140,7 +137,7 @@ TYPED_TEST(Optimizers, OneForEachStepIsSaidOnce) {
   });
   ASSERT_THAT(text, ::testing::HasSubstr(sentence));
   EXPECT_EQ(text.find(sentence, text.find(sentence) + 1), std::string::npos);
-  // One that makes several steps, and those of several parameters.
+  // An optimizer that makes several steps, and optimizers of different parameters.
   EXPECT_EQ(warnings_of([](const torch::Tensor& parameter) {
               typename TypeParam::Type optimizer({parameter}, TypeParam::options());
               optimizer.step();

@@ -1,4 +1,4 @@
-// Ranks whose models are no longer the same are found by their backward passes.
+// Backward passes detect ranks with diverged models.
 
 #include <cstdint>
 #include <functional>
@@ -34,7 +34,7 @@ DistributedDataParallelOptions throwing() {
 
 const Factors kFactors{1, 1, 1};
 
-// What `train` writes to stderr on three ranks.
+// Returns the stderr of `train` on three ranks.
 std::string warnings_of(const std::function<void(Model& model, int rank)>& train,
                         const DistributedDataParallelOptions& options = {}) {
   ::testing::internal::CaptureStderr();
@@ -90,7 +90,8 @@ TEST(ParameterDrift, EndsThePassOnAllRanksWhereThatWasAskedFor) {
   });
 }
 
-// Any one element of a large model is found within as many passes as there are parts.
+// A difference in any single element of a large model is detected after at most as many passes as
+// there are parts.
 TEST(ParameterDrift, OfOneElementOfMillionsIsFound) {
   run_ranks(2, [](const Group& group) {
     torch::nn::Linear layer(1024, 1024);
@@ -122,13 +123,14 @@ TEST(ParameterDrift, IsNoneInATrainingOfAnyKind) {
                   const auto guard = model.no_sync();
                   model(Factors{mine, mine, mine}).backward();
                 }
-                // Ranks 0 and 1 are done early.
+                // Ranks 0 and 1 finish early.
                 model.join([&] {
                   for (int i = 0; i < 2 + rank; ++i) {
                     step({mine, 3, 4});
                   }
                 });
-                optimizer.state().clear();  // momentum stayed behind
+                // Momentum fell behind on the ranks that finished early.
+                optimizer.state().clear();
                 for (int i = 0; i < 3; ++i) {
                   step({mine, 3, 4});
                 }
@@ -136,7 +138,8 @@ TEST(ParameterDrift, IsNoneInATrainingOfAnyKind) {
               Not(HasSubstr(kDrift)));
 }
 
-// With 4 shards on 2 ranks an all_reduce adds them; with 5 on 3 it can't, and the marks go alone.
+// With 4 shards on 2 ranks an all_reduce adds the shards. With 5 shards on 3 ranks no all_reduce is
+// possible, and the drift marks are sent separately.
 TEST(ParameterDrift, IsFoundWhereStepsAreMadeOfShards) {
   for (const auto& [world_size, n_shards] : {std::pair(2, 4), std::pair(3, 5)}) {
     run_ranks(world_size, [&, n_shards = n_shards](const Group& group) {

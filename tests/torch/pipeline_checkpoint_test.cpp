@@ -1,4 +1,4 @@
-// What pipelines save, and load in other numbers of parts.
+// Checkpoints of pipelines, loaded with other numbers of parts.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,9 +14,9 @@
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
 #include "pipelines.h"
@@ -88,7 +88,7 @@ TEST(PipelineCheckpoint, TensorsOfOneNameAreRefused) {
   });
 }
 
-// Two replicas of a pipeline and their optimizer.
+// Two replicas of a pipeline with their optimizer.
 class Training {
  public:
   Training(const std::shared_ptr<ProcessGroup>& world, const torch::nn::Sequential& layers)
@@ -109,7 +109,7 @@ class Training {
     }
   }
 
-  // Parameters and what the optimizer has of them, under names that no other part has.
+  // Returns the parameters and their optimizer state under names that no other part has.
   [[nodiscard]] TensorState own_state() const {
     TensorState state = model_.state();
     for (const auto& [name, tensor] : optimizer_state(optimizer_, model_.named_parameters())) {
@@ -120,7 +120,7 @@ class Training {
     return state;
   }
 
-  // The first replica saves.
+  // Only the first replica saves.
   void save(const std::string& path) const {
     if (mesh_.coordinate("data") == 0) {
       TensorState options;
@@ -165,7 +165,8 @@ class Training {
   torch::optim::Adam optimizer_;
 };
 
-// Of `make_layers()`, which are enough for four parts, saved in one part and in two.
+// Compares models of `make_layers()`, which has enough layers for four parts, saved in one part and
+// in two.
 template <class MakeLayers>
 void expect_same_future(const MakeLayers& make_layers, double tolerance) {
   constexpr int kUntil = 3;
@@ -190,7 +191,7 @@ void expect_same_future(const MakeLayers& make_layers, double tolerance) {
     for (const int n_parts : {1, 2, 4}) {
       run_ranks(2 * n_parts, [&](const std::shared_ptr<ProcessGroup>& world) {
         Training training(world, make_layers());
-        training.train(1);  // What it has then is not to stay.
+        training.train(1);  // The load must replace this state.
         training.load(path_of(n_saved), kUntil);
         training.train(kUntil);
         EXPECT_LE(relative_difference(training.own_state(), expected), tolerance)
@@ -205,7 +206,7 @@ TEST(PipelineCheckpoint, ReplicasAndTheirOptimizerGoOnInOtherNumbersOfParts) {
 }
 
 TEST(PipelineCheckpoint, TiedWeightsAndTheirOptimizerGoOnInOtherNumbersOfParts) {
-  // One part adds up the gradients of both layers in another order.
+  // A single part adds the gradients of both layers in another order.
   expect_same_future([] { return make_tied_chain(); }, 1e-4);
 }
 

@@ -37,7 +37,7 @@ TEST(MeasureLayers, HasARowForEachLayer) {
     EXPECT_GE(times.backward_input, 0);
     EXPECT_GE(times.backward_weight, 0);
   }
-  // Of ReLU its result is kept, and what it was made of is not.
+  // ReLU saves its result and not its input.
   EXPECT_THAT(costs.activation_mib, ElementsAre(32 * 128 * 4 / kMiB, 0, 32 * 8 * 4 / kMiB));
   EXPECT_THAT(costs.gradient_mib,
               ElementsAre((64 + 1) * 128 * 4 / kMiB, 0, (128 + 1) * 8 * 4 / kMiB));
@@ -61,7 +61,7 @@ TEST(MeasureLayers, TheLossIsThatOfTheLastLayer) {
   EXPECT_EQ(n_calls, 5);
 }
 
-// The values of everything that could change.
+// Returns all values that the measurement could change.
 Named all_of(const torch::nn::Sequential& model) {
   Named all;
   for (const auto& parameter : model->named_parameters()) {

@@ -1,4 +1,4 @@
-// Pipelines whose ranks are processes, of which one is killed.
+// Pipelines with processes as ranks, one of which is killed.
 
 #include <signal.h>
 
@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "multiprocess/job.h"
+#include "processes/job.h"
 
 namespace unisono::testing {
 namespace {

@@ -1,4 +1,4 @@
-// What goes wrong on one rank is one message on all of them, and nobody waits for a timeout.
+// An error on one rank gives one message on all ranks, and no rank waits for a timeout.
 
 #include <chrono>
 #include <functional>
@@ -13,9 +13,9 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/pipeline/csv.h"
+#include "unisono/pipeline/schedule.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
 #include "pipelines.h"
@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 
 using Body = std::function<void(const std::shared_ptr<ProcessGroup>&)>;
 
-// Each rank's error, "" for none. All must come long before any timeout.
+// Returns each rank's error; "" after success. All errors must come long before any timeout.
 std::vector<std::string> errors_of(int world_size, const Body& body) {
   std::vector<std::string> errors(static_cast<std::size_t>(world_size));
   const auto begin = std::chrono::steady_clock::now();
@@ -50,7 +50,7 @@ std::vector<std::string> errors_of(int world_size, const Body& body) {
   return errors;
 }
 
-// A stage that does what it is told, with a number that counts its calls.
+// Returns a stage that calls `act` with a number that counts its calls.
 Stage stage_that(std::function<torch::Tensor(const torch::Tensor&, int)> act) {
   torch::nn::Linear layer(6, 6);
   return {
@@ -176,7 +176,7 @@ TEST(PipelineFailures, ALossThatIsNoNumberIsNamedOnEveryRank) {
               Each(HasSubstr("chunk 0 in stage 1: the loss function returned f32[4, 3]")));
 }
 
-// What is wrong at construction on all or some ranks leaves the group as it was.
+// An error at construction, on all ranks or on some, leaves the group usable.
 void expect_refused(const std::function<void(const std::shared_ptr<ProcessGroup>&)>& construct,
                     const std::string& problem) {
   run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
@@ -251,7 +251,7 @@ TEST(PipelineFailures, WhatIsRefusedAtConstructionLeavesTheGroupOpen) {
       "stage 1 has no forward");
 }
 
-// Two stages of a step that fails.
+// Changes two stages so that a step fails.
 struct Mistake {
   std::function<void(std::vector<Stage>& stages, PipelineOptions& options)> make;
   std::string message;
@@ -270,7 +270,8 @@ TEST(PipelineFailures, WhatAStageDoesWrongIsNamedOnEveryRank) {
        "[rank 0/2] Pipeline: forward of chunk 0 in stage 0: returned 1 tensors, but announced 2"},
       {[](auto& stages, auto& options) {
          options.checkpoint = nn::CheckpointMode::kAlways;
-         // Not yet for the first chunk, so the others' inputs are not copied.
+         // The first chunk does not modify its input, so the inputs of the other chunks are not
+         // copied.
          stages[1].forward = [n_calls = 0](const Tensors& in) mutable -> Tensors {
            return {n_calls++ == 0 ? in[0] * 2 : in[0].mul_(2)};
          };

@@ -1,4 +1,4 @@
-// What a pipeline's stages get: of the batch, and from each other.
+// The inputs of a pipeline's stages, from the batch and from other stages.
 
 #include <atomic>
 #include <chrono>
@@ -36,7 +36,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using Group = std::shared_ptr<ProcessGroup>;
 
-// Each rank's error, "" for none.
+// Returns each rank's error; "" after success.
 template <class Body>
 std::vector<std::string> errors_of(int world_size, const Body& body) {
   std::vector<std::string> errors(static_cast<std::size_t>(world_size));
@@ -50,7 +50,7 @@ std::vector<std::string> errors_of(int world_size, const Body& body) {
   return errors;
 }
 
-// Of an error that came by way of other ranks, what the first of them said.
+// Returns the text of the rank that first reported an error which other ranks forwarded.
 std::string first_words(const std::string& error) {
   const std::size_t begin = error.rfind("[rank ");
   return begin == std::string::npos ? error : error.substr(begin);
@@ -68,7 +68,7 @@ Stage sum_stage(int /*number*/) {
 
 struct WrongBatch {
   std::string schedule;
-  std::vector<std::int64_t> inputs;  // Their sizes; -1: missing.
+  std::vector<std::int64_t> inputs;  // Sizes of the inputs; -1: missing.
   std::int64_t target;
   std::string problem;
 };
@@ -136,8 +136,8 @@ TEST(PipelineInputs, RanksThatGiveThemToOtherStagesAreAllTold) {
 
 constexpr int kLateChunks = 12;
 
-// Stages 0 and 3 on the first rank, 1 and 2 on the last, which takes each chunk through both at
-// once; stage 3 comes after all of stage 0.
+// Stages 0 and 3 are on the first rank, stages 1 and 2 on the last. The last rank takes each chunk
+// through stages 1 and 2 at once. Stage 3 starts after all chunks of stage 0.
 pipeline::Schedule made_for_a_late_stage(int n_ranks) {
   pipeline::Schedule schedule{
       .n_chunks = kLateChunks,
@@ -167,17 +167,18 @@ pipeline::Schedule made_for_a_late_stage(int n_ranks) {
 }
 
 TEST(PipelineInputs, AreTheValuesReturnedAlsoWhereAnotherStageWorksOnThemInPlace) {
-  constexpr std::int64_t kMany = 1 << 19;  // More than is sent ahead of its receive.
+  // More data than a rank sends before the receive is posted.
+  constexpr std::int64_t kMany = 1 << 19;
   for (const int n_ranks : {1, 2}) {
     std::atomic<bool> is_changed = false;
     run_ranks(n_ranks, [&](const Group& group) {
       const MakeStage make_stage = [&](int number) -> Stage {
-        // A module that draws no random numbers: with others, ranks that are threads take turns.
+        // The module draws no random numbers: otherwise ranks in threads would run one at a time.
         return {.module = torch::nn::Identity().ptr(),
                 .forward = [&, number, n_calls = 0](const Tensors& inputs) mutable -> Tensors {
                   const int chunk = n_calls++;
                   if (number == 0) {
-                    // Until then nothing is received for stage 3, which is far away.
+                    // Until then no receive is posted for stage 3, which comes much later.
                     const Deadline end = Deadline::after(std::chrono::seconds(30));
                     while (n_ranks == 2 && chunk == 1 && !is_changed && !end.has_passed()) {
                       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,4 +1,4 @@
-// What a step of a pipeline keeps, in bytes as LibTorch's allocator counts them.
+// Memory that a step of a pipeline retains, in bytes of LibTorch's allocator.
 
 #include <cstdint>
 #include <map>
@@ -33,8 +33,8 @@ constexpr std::int64_t kWidth = 16;
 constexpr std::int64_t kRowsOfChunk = 256;
 constexpr double kBytesOfInput = kRowsOfChunk * kWidth * 4;
 
-// Each layer keeps its input. Once the inputs' gradients are computed, a linear one keeps the
-// gradient of its output, too, and a GELU nothing more.
+// Each layer saves its input. After the gradients of the inputs have been computed, a linear layer
+// also keeps the gradient of its output; a GELU does not.
 torch::nn::Sequential make_chain_that_keeps_inputs() {
   torch::nn::Sequential chain;
   for (int layer = 0; layer < kLayers; layer += 2) {
@@ -48,13 +48,13 @@ torch::Tensor sum_of_outputs(const torch::Tensor& output, const torch::Tensor& /
   return output.sum();
 }
 
-// In inputs of a layer.
+// Returns the peak in multiples of the size of a layer's input.
 double peak_of_step(const std::shared_ptr<ProcessGroup>& group, const std::string& schedule) {
   Pipeline model(group,
                  make_chain_that_keeps_inputs(),
                  {.schedule = schedule, .chunks = kChunks, .measures_memory = true});
   const torch::Tensor batch = torch::ones({kChunks * kRowsOfChunk, kWidth});
-  // A first step makes the parameters' gradients as well.
+  // The first step also allocates the gradients of the parameters.
   for (int step = 0; step < 2; ++step) {
     (void)model.train_step(batch, batch, sum_of_outputs);
   }
@@ -67,7 +67,8 @@ double largest(const std::shared_ptr<ProcessGroup>& group, double value) {
 }
 
 TEST(PipelineMemory, IsThatOfThePlanAndWhatIsOnItsWay) {
-  // Of the actions that a rank looks ahead, 8, each has got one message; others are being sent.
+  // Each of the 8 actions that a rank looks ahead has received one message, and further messages
+  // are being sent.
   constexpr double kOnTheWay = 8 + 6;
   run_ranks(kRanks, [](const std::shared_ptr<ProcessGroup>& group) {
     std::map<std::string, double> peaks;

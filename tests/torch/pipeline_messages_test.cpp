@@ -1,4 +1,4 @@
-// What goes from stage to stage: tensors of all types and layouts.
+// Messages between stages: tensors of all types and layouts.
 
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
@@ -49,16 +49,16 @@ constexpr std::array kTypes{torch::kBool,
                             torch::kComplexFloat,
                             torch::kComplexDouble};
 
-// Of x, which has rows of 6.
+// Returns tensors of all kinds, made of x, which has rows of 6.
 Tensors all_kinds(const torch::Tensor& x) {
   Tensors kinds{
       x,
       x.t(),                                // Not contiguous.
-      x.unsqueeze(0).expand({3, -1, -1}),   // Three times the same memory.
-      x.narrow(1, 2, 3),                    // With gaps.
-      x.sum(),                              // Of no dimensions.
-      x.narrow(1, 0, 0),                    // Of no elements.
-      torch::complex(x, x.square()).conj()  // To be conjugated by who reads it.
+      x.unsqueeze(0).expand({3, -1, -1}),   // Refers to the same memory three times.
+      x.narrow(1, 2, 3),                    // Has gaps in memory.
+      x.sum(),                              // Has no dimensions.
+      x.narrow(1, 0, 0),                    // Has no elements.
+      torch::complex(x, x.square()).conj()  // Lazily conjugated.
   };
   for (const torch::Dtype type : kTypes) {
     kinds.push_back((x * 3).abs().to(type));
@@ -66,8 +66,8 @@ Tensors all_kinds(const torch::Tensor& x) {
   return kinds;
 }
 
-// Of all that can have a gradient. That of what was expanded is expanded itself, and what has no
-// elements is not used, so its gradient is undefined.
+// Combines all tensors that can have a gradient. The gradient of the expanded tensor is itself
+// expanded. The tensor without elements is unused, so its gradient is undefined.
 torch::Tensor join_kinds(const Tensors& kinds) {
   torch::Tensor y = kinds[0] + kinds[1].t().sin() + kinds[2].sum(0) + kinds[4];
   y = y + torch::cat({kinds[3], kinds[3]}, 1) + torch::real(kinds[6]) * torch::imag(kinds[6]);
@@ -81,7 +81,7 @@ torch::Tensor join_kinds(const Tensors& kinds) {
   return y;
 }
 
-// The first returns all kinds, the second one looks at them.
+// The first stage returns all kinds, and the second stage checks the tensors.
 std::vector<Stage> make_stages(torch::nn::Sequential& layers) {
   torch::nn::Linear first(6, 6);
   torch::nn::Linear second(6, 3);
@@ -121,14 +121,14 @@ TEST(PipelineMessages, HaveTensorsOfAllTypesAndLayouts) {
                                         .stages_per_rank = 2 / world_size,
                                         .checkpoint = mode};
           if (world_size == 1 && options.schedule != "interleaved_1f1b") {
-            continue;  // Of one stage.
+            continue;  // This schedule has only one stage.
           }
           torch::nn::Sequential layers;
           Pipeline model(group, make_stages(layers), options);
           (void)model.train_step(make_batch(kRowsSent), make_targets(kRowsSent), loss_of_classes);
           EXPECT_EQ(difference(gradients_of(model.named_parameters()), gradients_of(whole)), "")
               << schedule << " of " << world_size << ", mode " << static_cast<int>(mode);
-          // Without gradients, and of chunks that differ in size.
+          // Forward without gradients, with chunks of different sizes.
           EXPECT_NO_THROW((void)model.forward(make_batch(3)));
         }
       }
@@ -139,7 +139,7 @@ TEST(PipelineMessages, HaveTensorsOfAllTypesAndLayouts) {
 TEST(PipelineMessages, OfOthersAreRefused) {
   const std::vector<std::pair<std::vector<std::byte>, std::string>> messages{
       {std::vector<std::byte>(pipeline::kFirstPart),
-       "gradients of chunk 0 from stage 1 to stage 0 from rank 1 is no message of a pipeline"},
+       "gradients of chunk 0 from stage 1 to stage 0 from rank 1 is not a message of a pipeline"},
       {encode(pipeline::MessageInfo{.tensors = {{.is_defined = false}, {.is_defined = false}}}),
        "backward of chunk 0 in stage 0: stage 1 has sent 2 gradients for 1 outputs"}};
   for (const auto& [bytes, message] : messages) {
@@ -153,7 +153,7 @@ TEST(PipelineMessages, OfOthersAreRefused) {
                      .dtype = DType::kUInt8},
                     0,
                     {.tag = (1 << 30) + 1});
-        is_over.wait();  // Not to leave while rank 0 sends its outputs.
+        is_over.wait();  // Does not leave while rank 0 sends its outputs.
         return;
       }
       EXPECT_THAT(

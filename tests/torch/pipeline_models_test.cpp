@@ -1,4 +1,4 @@
-// Models that are more than a chain: skip connections, several inputs, shapes that change, tied
+// Models that are not a plain chain: skip connections, several inputs, changing shapes, tied
 // weights.
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/pipeline/known_schedules.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/tensor/collectives.h"
 
@@ -34,7 +34,7 @@ using parallel::PipelineOptions;
 using parallel::Stage;
 using parallel::Tensors;
 
-// A stage of a linear layer and whatever is made of its output.
+// Returns a stage of a linear layer and a function of its output.
 Stage linear_stage(std::int64_t n_in,
                    std::int64_t n_out,
                    double phase,
@@ -49,8 +49,8 @@ Stage linear_stage(std::int64_t n_in,
           }};
 }
 
-// Two outputs of stage 0 skip, one of them to the next stage but one and one to the last stage,
-// whole numbers go with floats, stage 3 also gets the batch's second input.
+// Two outputs of stage 0 skip stages: output 1 goes to stage 2, and output 3 to the last stage.
+// Integers accompany floats, and stage 3 also gets the batch's second input.
 std::vector<Stage> make_branching() {
   return {linear_stage(6,
                        5,
@@ -63,7 +63,7 @@ std::vector<Stage> make_branching() {
                        5,
                        0.5,
                        [](auto& layer, const Tensors& in) -> Tensors {
-                         // What has no gradient of its own goes on.
+                         // Forwards a tensor that has no gradient.
                          return {torch::tanh(layer(in[0])), in[1]};
                        }),
           linear_stage(5,
@@ -139,7 +139,7 @@ TEST(PipelineModels, SkipConnectionsAndInputsOfLaterStagesWorkInEverySchedule) {
           options.chunks = 4;
           options.checkpoint = mode;
           if (n_stages_of(options, world_size) != 4) {
-            continue;  // One or two stages on a rank.
+            continue;  // This schedule has one or two stages per rank.
           }
           Pipeline model(group, make_branching(), options);
           // The sizes change from batch to batch.
@@ -189,8 +189,8 @@ double train_tied(Pipeline& model) {
   return loss.item<double>();
 }
 
-// One process, whose last layer has such weights for itself: those of all replicas as the mean,
-// then those of both layers as the sum.
+// Trains in a single process with separate weights of the last layer. Averages the gradients over
+// the replicas, then sums the gradients of the first and the last layer.
 Named gradients_of_untied(int n_replicas, int n_chunks) {
   torch::nn::Sequential model(torch::nn::Linear(torch::nn::LinearOptions(6, 6).bias(false)),
                               torch::nn::Tanh(),
@@ -215,7 +215,7 @@ Named gradients_of_untied(int n_replicas, int n_chunks) {
   return gradients;
 }
 
-// Ranks: of one pipeline, or of two.
+// Numbers of ranks of a pipeline, and of replicas.
 class TiedWeights : public ::testing::TestWithParam<std::pair<int, int>> {};
 
 TEST_P(TiedWeights, HaveTheSumOfTheirStagesGradientsInEveryScheduleAndMode) {
@@ -245,7 +245,7 @@ TEST_P(TiedWeights, HaveTheSumOfTheirStagesGradientsInEveryScheduleAndMode) {
         for (const NamedTensor& named : model.named_parameters()) {
           EXPECT_TRUE(state.contains(named.name)) << named.name;
         }
-        // The whole model takes it, also as it was saved before, with the first name alone.
+        // The whole model loads the state, also in the older format that has only the first name.
         TensorState of_first = state;
         if (state.contains("0.weight")) {
           of_first.erase("4.weight");
@@ -317,7 +317,7 @@ TEST(PipelineModels, FrozenStagesAndThoseWithoutParametersPassThrough) {
   });
 }
 
-// A layer that uses its weight twice, and one that does not use its own.
+// A layer that uses its weight twice, and a layer that does not use its own weight.
 struct OddImpl : torch::nn::Module {
   OddImpl()
       : w(register_parameter("w", torch::ones({6}))),
@@ -355,7 +355,7 @@ TEST(PipelineModels, ClippingIsByTheNormOfAllStages) {
   whole->to(torch::kFloat64);
   (void)run_chunks(whole, make_batch(8, torch::kFloat64), make_targets(8), 4);
   std::vector<torch::Tensor> once = whole->parameters();
-  once.pop_back();  // The tied one.
+  once.pop_back();  // Removes the tied weight.
   const double norm = torch::nn::utils::clip_grad_norm_(once, 0.05);
   run_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
     for (const auto* const schedule : {"1f1b", "v_half"}) {

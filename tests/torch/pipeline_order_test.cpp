@@ -1,5 +1,5 @@
-// What ranks do when: tables, actions that overtake others, averages among replicas meanwhile; and
-// which layers a stage gets.
+// The order of actions on ranks: tables, actions that overtake others, concurrent averages over
+// replicas; and the assignment of layers to stages.
 
 #include <algorithm>
 #include <atomic>
@@ -18,11 +18,10 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
-#include "unisono/pipeline/balance.h"
-#include "unisono/pipeline/csv.h"
+#include "unisono/pipeline/layer_costs.h"
 #include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/timeline.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/tensor/tensor.h"
 
@@ -59,7 +58,7 @@ const std::vector<Action>& order_of(const Pipeline& model, int rank) {
   return model.schedule().orders.at(static_cast<std::size_t>(rank));
 }
 
-// A linear layer, of which `look` gets each output.
+// A linear layer that passes each output to `look`.
 template <class Look>
 Stage stage_with(Look look) {
   torch::nn::Linear layer(6, 6);
@@ -91,7 +90,7 @@ TEST(PipelineTable, IsCarriedOutAsTheScheduleThatItIs) {
 }
 
 TEST(PipelineTable, MayHaveAnyOrderAndPlacement) {
-  // The first stage is on the second rank, and chunks are whole or in halves.
+  // The first stage is on the second rank. Backward passes are whole (B) or split in two (I and W).
   const pipeline::Schedule table = pipeline::parse_csv(
       "1F0,1B0,1F1,1F2,1I1,1W1,1B2\n0F0,2F0,2I0,0F1,0F2,2F1,2W0,2F2,2B1,2B2,0B0,0I1,0W1,0B2\n",
       "by hand");
@@ -111,12 +110,12 @@ TEST(PipelineTable, MayHaveAnyOrderAndPlacement) {
   });
 }
 
-// What one thread waits for, another one says.
+// An event on which one thread waits and which another thread signals.
 class Event {
  public:
   void happen() { has_happened_ = true; }
 
-  // Whether it has happened by then.
+  // Returns true if the event happens within this time.
   bool await(std::chrono::milliseconds at_most) const {
     const auto end = std::chrono::steady_clock::now() + at_most;
     while (!has_happened_ && std::chrono::steady_clock::now() < end) {
@@ -131,8 +130,8 @@ class Event {
 
 class LateChunk : public ::testing::TestWithParam<bool> {};
 
-// Of four chunks, all forward before all backward, the last one comes late to the second rank,
-// which could begin the first one's backward meanwhile.
+// All four chunks run forward before any backward. The last chunk arrives late at the second rank,
+// which could start the backward of the first chunk meanwhile.
 TEST_P(LateChunk, IsOvertakenByWhatIsReadyWhereThatIsAllowed) {
   const bool is_by_arrival = GetParam();
   Event first_backward;
@@ -167,8 +166,8 @@ TEST_P(LateChunk, IsOvertakenByWhatIsReadyWhereThatIsAllowed) {
 
 INSTANTIATE_TEST_SUITE_P(ByArrival, LateChunk, ::testing::Bool());
 
-// Where a rank has two stages, the replicas' average of the one is begun before the last action of
-// the other: operations of a group are numbered as they are called.
+// If a rank has two stages, the replicas' average of one stage starts before the last action of the
+// other. Operations of a group are numbered in the order of their calls.
 TEST(PipelineReplicas, AveragesAStageWhileTheRankGoesOnWithAnother) {
   run_ranks(4, [](const std::shared_ptr<ProcessGroup>& world) {
     const Mesh mesh(world, {{"data", 2}, {"pipe", 2}});

@@ -1,5 +1,5 @@
-// Pipelines whose weights' gradients are added by the products that make them, against one process
-// that takes the same chunks one after the other.
+// Pipelines that add the gradients of weights within the matrix products. Compares these pipelines
+// with one process that computes the same chunks one after the other.
 
 #include <atomic>
 #include <cstddef>
@@ -31,7 +31,7 @@ using parallel::PipelineOptions;
 constexpr std::int64_t kWidth = 128;
 constexpr int kChunks = 4;
 
-// A weight as matmul takes it.
+// A weight in the layout of matmul.
 struct ProductImpl : torch::nn::Module {
   ProductImpl() : weight(register_parameter("weight", torch::empty({kWidth, kWidth}))) {}
 
@@ -42,7 +42,7 @@ struct ProductImpl : torch::nn::Module {
 
 TORCH_MODULE(Product);
 
-// A batch of sequences, which linear layers take as one of rows.
+// A batch of sequences, which linear layers treat as a batch of rows.
 struct InSequencesImpl : torch::nn::Module {
   InSequencesImpl() : linear(register_module("linear", torch::nn::Linear(kWidth, kWidth))) {}
 
@@ -79,7 +79,7 @@ struct TransposedOnceImpl : torch::nn::Module {
 
 TORCH_MODULE(TransposedOnce);
 
-// Five weights that have one product each.
+// Five weights with one product each.
 torch::nn::Sequential make_wide() {
   torch::nn::Sequential model(
       torch::nn::Linear(torch::nn::LinearOptions(kWidth, kWidth).bias(false)),
@@ -95,7 +95,7 @@ torch::nn::Sequential make_wide() {
 
 constexpr int kWeights = 5;
 
-// And others, whose gradients are not the product's alone.
+// Weights with gradients that are not only the product.
 torch::nn::Sequential make_special() {
   torch::nn::Linear hooked(kWidth, kWidth);
   torch::nn::Sequential model(Twice(), TransposedOnce(), torch::nn::Tanh(), hooked);
@@ -135,7 +135,7 @@ std::unique_ptr<at::ObserverContext> count_added(const at::RecordFunction& call)
   return nullptr;
 }
 
-// How many products were added in place meanwhile, in all threads.
+// Counts the products that were added in place in all threads during the object's lifetime.
 class AddedProducts {
  public:
   AddedProducts()
@@ -158,7 +158,8 @@ class AddedProducts {
 
 constexpr std::size_t kSmallestWeight = kWidth * kWidth * sizeof(float);
 
-// How many tensors as large as a weight this thread has allocated meanwhile.
+// Counts the tensors of at least the size of a weight that this thread has allocated during the
+// object's lifetime.
 class LargeAllocations {
  public:
   LargeAllocations()
@@ -185,7 +186,7 @@ class LargeAllocations {
   c10::DebugInfoGuard guard_;
 };
 
-// Whether this machine's library has the same bits either way.
+// Returns true if this machine's library computes the same bits in both ways.
 bool are_alike(std::int64_t n_rows) {
   const torch::Tensor rows = make_rows(n_rows);
   const torch::Tensor product = torch::mm(rows.t(), rows);
@@ -203,7 +204,7 @@ TEST_P(PipelineProducts, HaveTheBitsOfOneProcess) {
       for (const int world_size : {1, 2}) {
         run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
           Pipeline model(group, make(), PipelineOptions{.schedule = schedule, .chunks = kChunks});
-          // The first one finds the shapes.
+          // The first step determines the shapes.
           for (int step = 0; step < 2; ++step) {
             model.zero_grad();
             train_step(model, rows);
@@ -216,7 +217,7 @@ TEST_P(PipelineProducts, HaveTheBitsOfOneProcess) {
   }
 }
 
-// The last one is of more rows than any library sums up in registers.
+// The last parameter has more rows than any library sums up in registers.
 INSTANTIATE_TEST_SUITE_P(Rows, PipelineProducts, ::testing::Values(2, 24, 1024));
 
 TEST(PipelineProducts, AreAddedInPlaceFromTheSecondChunkOn) {
@@ -228,7 +229,7 @@ TEST(PipelineProducts, AreAddedInPlaceFromTheSecondChunkOn) {
       run_ranks(world_size, [&](const std::shared_ptr<ProcessGroup>& group) {
         Pipeline model(
             group, make_wide(), PipelineOptions{.schedule = schedule, .chunks = kChunks});
-        // The first one finds the shapes, the second one tries them.
+        // The first step determines the shapes, and the second step tests these shapes.
         for (int step = 0; step < 2; ++step) {
           train_step(model, rows);
           model.zero_grad();
@@ -246,8 +247,8 @@ TEST(PipelineProducts, AreAddedInPlaceFromTheSecondChunkOn) {
   }
 }
 
-// Each weight's gradient is one tensor, and all products together have one memory, which grows once
-// where a larger weight follows a smaller one.
+// Each weight's gradient is one tensor. All products share one buffer, which grows once if a larger
+// weight follows a smaller one.
 TEST(PipelineProducts, ShareTheirMemoryInTheFirstStep) {
   const torch::Tensor rows = make_rows(kChunks * 24);
   for (const auto* const schedule : {"1f1b", "zb_h1"}) {

@@ -1,9 +1,11 @@
-// One rank of a pipeline of a stage each: pipeline_program [RANK HOW [SCHEDULE [REPLICAS]]]. In the
-// middle of a step RANK
+// One rank of a pipeline with one stage per rank: pipeline_program [RANK HOW [SCHEDULE
+// [REPLICAS]]]. In the middle of a step RANK
+//
 //   dies      kills itself;
 //   stops     stops itself;
-//   computes  takes long over a chunk.
-// What this one is in the job, its environment says.
+//   computes  takes a long time for a chunk.
+//
+// The environment defines the rank of this process in the job.
 
 #include <signal.h>
 
@@ -22,7 +24,7 @@
 #include <torch/utils.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
 namespace {
@@ -35,7 +37,7 @@ using unisono::parallel::Stage;
 using unisono::parallel::Tensors;
 
 constexpr int kSpecialCall = 2;
-// With reports after 0.3.
+// Stall reports come after 0.3 s.
 constexpr std::chrono::milliseconds kLong{1500};
 
 void halt(const std::string& how) {
@@ -48,7 +50,7 @@ void halt(const std::string& how) {
   }
 }
 
-// `how`: what it does; "" for nothing.
+// Returns a stage that calls halt(how); "" for no halt.
 Stage make_stage(const std::string& how) {
   torch::nn::Linear layer(6, 6);
   return {.module = layer.ptr(),

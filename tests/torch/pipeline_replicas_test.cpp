@@ -14,7 +14,7 @@
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/nn/sync_batch_norm.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
 #include "canonical.h"
@@ -33,7 +33,7 @@ constexpr std::int64_t kShard = 8;
 constexpr int kSteps = 20;
 constexpr double kRate = 0.3;
 
-// Of one replica in one step.
+// Returns the shard of one replica in one step.
 torch::Tensor shard_of(const torch::Tensor& batch, int shard, int step) {
   return batch.narrow(0, kShard * ((shard + step) % 4), kShard);
 }
@@ -54,7 +54,7 @@ Named values_of(const torch::nn::Sequential& model) {
   return values;
 }
 
-// One process that computes the same shards and chunks in the same order.
+// Trains in one process that computes the same shards and chunks in the same order.
 Named train_alone(int n_shards, int n_chunks) {
   torch::nn::Sequential model = make_chain();
   torch::optim::SGD optimizer(model->parameters(), kRate);
@@ -70,7 +70,7 @@ Named train_alone(int n_shards, int n_chunks) {
   return values_of(model);
 }
 
-// One process that takes both replicas' shards as one batch, in float64.
+// Trains in one process, in float64, that treats the shards of both replicas as one batch.
 Named train_on_whole_batches() {
   torch::nn::Sequential model = make_chain(torch::kFloat64);
   torch::optim::SGD optimizer(model->parameters(), kRate);
@@ -87,7 +87,7 @@ Named train_on_whole_batches() {
   return values_of(model);
 }
 
-// The values of this rank's parameters in the end.
+// Returns the final values of this rank's parameters.
 Named train_hybrid(const std::shared_ptr<ProcessGroup>& world,
                    int n_replicas,
                    const std::string& schedule,
@@ -161,7 +161,8 @@ TEST(PipelineReplicas, HaveTheBitsOfOneProcessInEveryScheduleModeAndNumberOfChun
   });
 }
 
-// One process that adds to what a step before has left, each shard to all of it.
+// Computes two steps in one process in which each shard adds its gradients to the whole result of
+// the previous step.
 Named gradients_of_two_steps(int n_chunks) {
   torch::nn::Sequential model = make_chain();
   const std::vector<torch::Tensor> parameters = model->parameters();
@@ -181,7 +182,7 @@ Named gradients_of_two_steps(int n_chunks) {
   return gradients_of(model);
 }
 
-// What is averaged already is averaged again, among replicas that have it alike.
+// Gradients that are already averaged are averaged again; all replicas have the same values.
 TEST(PipelineReplicas, GradientsAddUpOverStepsAsThoseOfDistributedDataParallel) {
   constexpr int kTwoChunks = 2;
   const Named expected = gradients_of_two_steps(kTwoChunks);
@@ -248,7 +249,7 @@ TEST(PipelineReplicas, DropWhatOnePipelineOfAllTheirChunksDrops) {
                                          .data_group = mesh.group("data")});
           (void)model.train_step(batch.chunk(2)[shard], targets.chunk(2)[shard], loss_of_classes);
           const Named gradients = gradients_of(model.named_parameters());
-          // Of more chunks the sum is another one.
+          // With more chunks the order of additions differs.
           EXPECT_LE(relative_difference(gradients, expected), chunks == 1 ? 0 : 1e-12)
               << schedule << ", " << chunks << " chunks, mode " << static_cast<int>(mode);
         }
@@ -303,7 +304,7 @@ TEST(PipelineReplicas, StartWithTheValuesOfTheFirst) {
 }
 
 torch::nn::Sequential make_normalized(const std::shared_ptr<ProcessGroup>& group) {
-  // Without a bias, whose gradient would be rounding alone.
+  // The layer has no bias because the gradient of a bias would consist of rounding errors.
   torch::nn::Sequential model(torch::nn::Linear(torch::nn::LinearOptions(6, 8).bias(false)),
                               nn::SyncBatchNorm(torch::nn::BatchNormOptions(8), group),
                               torch::nn::Tanh(),
@@ -313,7 +314,7 @@ torch::nn::Sequential make_normalized(const std::shared_ptr<ProcessGroup>& group
   return model;
 }
 
-// This rank's gradients, and its buffers behind "mean of ".
+// Returns this rank's gradients and its buffers, whose names begin with "mean of ".
 Named train_normalized(const std::shared_ptr<ProcessGroup>& world, PipelineOptions options) {
   const torch::Tensor batch = make_batch(2 * kShard, torch::kFloat64);
   const torch::Tensor targets = make_targets(2 * kShard);
@@ -330,7 +331,7 @@ Named train_normalized(const std::shared_ptr<ProcessGroup>& world, PipelineOptio
 }
 
 TEST(PipelineReplicas, NormalizationIsOverTheBatchesOfAllReplicas) {
-  // With one chunk the statistics are those of the whole batch.
+  // With one chunk the statistics are equal to the statistics of the whole batch.
   torch::nn::Sequential whole = make_normalized(nullptr);
   (void)run_chunks(whole, make_batch(2 * kShard, torch::kFloat64), make_targets(2 * kShard), 1);
   Named expected = gradients_of(whole);

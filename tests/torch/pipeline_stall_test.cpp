@@ -1,4 +1,4 @@
-// Pipelines whose ranks are processes, of which one keeps the others.
+// Pipelines with processes as ranks, one of which delays the others.
 
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "launch/launch_run.h"
-#include "multiprocess/job.h"
+#include "processes/job.h"
 
 namespace unisono::testing {
 namespace {
@@ -20,7 +20,7 @@ using ::testing::Not;
 constexpr int kGivenUp = 124;
 
 TEST(StalledPipeline, ARankThatIsStoppedInAStepEndsTheJobAndIsNamed) {
-  // What the rank before it waits for, and the one after it.
+  // The tensors for which the previous and the next rank wait.
   const std::string before = "gradients of chunk [0-3] from stage ";
   const std::string after = "outputs of chunk 2 from stage ";
   const std::vector<std::string> waits{
@@ -34,7 +34,7 @@ TEST(StalledPipeline, ARankThatIsStoppedInAStepEndsTheJobAndIsNamed) {
     EXPECT_THAT(
         result.err,
         AllOf(ContainsRegex("rank " + rank +
-                            " \\(pid [0-9]+\\) was given up after [0-9.]+ s: others have waited "
+                            " \\(pid [0-9]+\\) was aborted after [0-9.]+ s: others have waited "
                             "for it for [2-9]\\.[0-9] s \\(--stall-timeout\\), and its process is "
                             "stopped\n"),
               ContainsRegex("rank [0-2] in recv \\([^)]*from rank " + rank + ", tag [0-9]+\\) of " +

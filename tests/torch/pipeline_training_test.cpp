@@ -1,4 +1,4 @@
-// Pipelines against one process that takes the same chunks one after the other.
+// Compares pipelines with one process that computes the same chunks one after the other.
 
 #include <atomic>
 #include <chrono>
@@ -236,7 +236,7 @@ TEST(Pipeline, ATimelineShowsHowLongRanksComputed) {
     for (const auto& spans : timeline.ranks) {
       EXPECT_EQ(spans.size(), 8U);
     }
-    // What a chunk does on rank 1 begins after its forward on rank 0 has ended.
+    // A chunk starts on rank 1 after its forward on rank 0 has ended.
     EXPECT_GE(timeline.ranks[1][0].start, timeline.ranks[0][0].end);
     EXPECT_EQ(model.last_step().spans.size(), 8U);
     EXPECT_GT(model.last_step().busy_ms, 0);
@@ -244,10 +244,11 @@ TEST(Pipeline, ATimelineShowsHowLongRanksComputed) {
   });
 }
 
-// Where two stages wait for each other: the second chunk in the first one, the first in the second.
+// A meeting of two stages: the first stage in its second chunk, and the second stage in its first
+// chunk.
 class Meeting {
  public:
-  // Returns whether both came.
+  // Returns true if both have arrived.
   bool attend() {
     ++n_present_;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -305,6 +306,13 @@ TEST(Pipeline, RunsInThreadsOfOneProcess) {
   };
   EXPECT_THAT([&] { parallel::run_in_threads(2, fail); },
               ::testing::ThrowsMessage<std::runtime_error>("the milk is sour"));
+  const auto throw_number = [](const std::shared_ptr<ProcessGroup>& group) {
+    if (group->rank() == 1) {
+      throw 7;
+    }
+    group->barrier();
+  };
+  EXPECT_THROW(parallel::run_in_threads(2, throw_number), int);
 }
 
 TEST(Pipeline, NormalizationHasTheSameMeansInEveryCheckpointMode) {

@@ -16,7 +16,7 @@
 namespace unisono::testing {
 namespace {
 
-// No two alike, and none that repeat with the shape.
+// The values are pairwise different, and no pattern repeats with the shape.
 torch::Tensor values_like(const torch::Tensor& tensor, double phase) {
   return torch::sin(torch::arange(tensor.numel(), torch::kFloat64) * 0.7 + phase)
       .mul(0.6)
@@ -78,7 +78,8 @@ double run_chunks(torch::nn::Sequential& model,
                   const torch::Tensor& batch,
                   const torch::Tensor& targets,
                   int n_chunks) {
-  at::set_num_threads(1);  // As ranks have: sums over a batch are cut by the number of threads.
+  // Ranks also use one thread: the number of threads determines the partial sums over a batch.
+  at::set_num_threads(1);
   double sum = 0;
   const std::vector<torch::Tensor> inputs = batch.chunk(n_chunks);
   const std::vector<torch::Tensor> of_targets = targets.chunk(n_chunks);

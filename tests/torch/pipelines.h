@@ -14,23 +14,23 @@ namespace unisono::testing {
 /// Tensors by their names in the whole model.
 using Named = std::map<std::string, torch::Tensor>;
 
-/// Layers of different kinds, 12 of them, from 6 numbers to 3; the same values whoever asks.
+/// Returns 12 layers of different kinds, from 6 features to 3, with the same values on all ranks.
 torch::nn::Sequential make_chain(torch::Dtype dtype = torch::kFloat32, double dropout = 0);
 
-/// Five layers of 6 numbers, of which the last has the weights of the first.
+/// Returns five layers of 6 features. The last layer shares the weights of the first.
 torch::nn::Sequential make_tied_chain();
 
-/// Gives every parameter values that follow from its place, whoever asks.
+/// Sets every parameter to values that depend only on its position, equal on all ranks.
 void fill(torch::nn::Module& module);
 
 torch::Tensor make_batch(std::int64_t n, torch::Dtype dtype = torch::kFloat32);
 torch::Tensor make_targets(std::int64_t n);
 
-/// Mean cross entropy.
+/// Returns the mean cross entropy.
 torch::Tensor loss_of_classes(const torch::Tensor& output, const torch::Tensor& target);
 
-/// What one process computes that takes the chunks one after the other: leaves gradients in the
-/// model, and returns the mean loss.
+/// Computes the chunks one after the other in one process. Leaves the gradients in the model and
+/// returns the mean loss.
 double run_chunks(torch::nn::Sequential& model,
                   const torch::Tensor& batch,
                   const torch::Tensor& targets,
@@ -39,13 +39,14 @@ double run_chunks(torch::nn::Sequential& model,
 Named gradients_of(const std::vector<NamedTensor>& parameters);
 Named gradients_of(const torch::nn::Sequential& model);
 
-/// "" where each of `some` has the same bits in `all`; else what differs.
+/// Returns "" if each of `some` has the same bits in `all`; otherwise describes the difference.
 std::string difference(const Named& some, const Named& all);
 
-/// The largest difference of one of `some`, in parts of its largest element in `all`.
+/// Returns the largest difference of any tensor of `some`, relative to the tensor's largest element
+/// in `all`.
 double relative_difference(const Named& some, const Named& all);
 
-/// The names of all schedules.
+/// Returns the names of all schedules.
 std::vector<std::string> all_schedules();
 
 }  // namespace unisono::testing

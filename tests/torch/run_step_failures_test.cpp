@@ -1,4 +1,4 @@
-// Steps of ranks with different numbers of samples that come to nothing, and how that is said.
+// Failed steps of ranks with different numbers of samples, and their error messages.
 
 #include <cmath>
 #include <cstdint>
@@ -71,7 +71,7 @@ TEST(RunStep, AnInfinityIsNamedOnRanksWithoutSamplesToo) {
   });
 }
 
-// A rank that has no data sees in that step that its parameters are others.
+// A rank without data detects in this step that its parameters differ.
 TEST(RunStep, DriftIsSeenByARankWithoutSamples) {
   run_ranks(2, [](const Group& group) {
     Model model(
@@ -102,8 +102,8 @@ TEST(RunStep, WrongUseIsNamed) {
       const torch::NoGradGuard no_grad;
       model.run_step(1, [] {});
     });
-    refused("a rank that has none says so", [&] { model.run_step(1, [] {}); });
-    refused("a rank that has none says so", [&] {
+    refused("a rank that has none calls", [&] { model.run_step(1, [] {}); });
+    refused("a rank that has none calls", [&] {
       model.run_step(1, [&] {
         const auto guard = model.no_sync();
         pass(model);

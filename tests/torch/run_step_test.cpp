@@ -1,4 +1,4 @@
-// Steps of ranks that have different numbers of samples and of batches.
+// Steps of ranks with different numbers of samples and batches.
 
 #include <array>
 #include <cstddef>
@@ -25,9 +25,10 @@ namespace unisono::testing {
 namespace {
 
 using Group = std::shared_ptr<ProcessGroup>;
-using Sizes = std::vector<std::int64_t>;  // of a rank's batches
+using Sizes = std::vector<std::int64_t>;  // Sizes of a rank's batches.
 
-// By rank. Rank 0 is done first, and in the third step rank 1 has nothing, but goes on.
+// Batch sizes by rank. Rank 0 finishes first. In the third step rank 1 has no samples but
+// continues.
 const std::array<Sizes, 3> kSizes{{{3, 5}, {7, 1, 0, 4}, {2, 6, 5, 3}}};
 constexpr int kSteps = 4;
 
@@ -44,7 +45,7 @@ torch::optim::SGD optimizer_of(const std::vector<at::Tensor>& parameters) {
   return torch::optim::SGD(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
 }
 
-// The loop that all ranks make, whatever they have. Returns the number of steps.
+// The training loop, which is equal on all ranks. Returns the number of steps.
 int train(DistributedDataParallel<ConvNet>& model, int rank, torch::Dtype dtype) {
   torch::optim::SGD optimizer = optimizer_of(model.parameters());
   int step = 0;
@@ -56,8 +57,8 @@ int train(DistributedDataParallel<ConvNet>& model, int rank, torch::Dtype dtype)
   return step;
 }
 
-// What one process comes to that adds the ranks' gradients, times their samples, in the canonical
-// order.
+// Trains in one process that adds the gradients of the ranks, weighted by their samples, in the
+// canonical order.
 std::vector<at::Tensor> train_alone() {
   ConvNet model = make_seeded_net();
   const std::vector<at::Tensor> parameters = model->parameters();
@@ -87,7 +88,8 @@ std::vector<at::Tensor> train_alone() {
 
 TEST(RunStep, HasTheBitsOfOneProcessWhateverTheBucketsAre) {
   std::vector<at::Tensor> expected;
-  run_ranks(1, [&](const Group&) { expected = train_alone(); });  // on one compute thread, as ranks
+  // Runs on one compute thread, as ranks do.
+  run_ranks(1, [&](const Group&) { expected = train_alone(); });
   for (const double cap_mb : {1e-6, 1e-3, 25.0}) {
     for (const bool find_unused : {false, true}) {
       run_ranks(3, [&](const Group& group) {
@@ -164,7 +166,8 @@ struct NormImpl : torch::nn::Module {
 
 TORCH_MODULE(Norm);
 
-// Rank 0, whose buffers the others get otherwise, has no samples; rank 1 none in the last step.
+// Rank 0, from which the others usually receive buffers, has no samples. Rank 1 has no samples in
+// the last step.
 TEST(RunStep, BuffersAreThoseOfARankThatHadSamples) {
   run_ranks(3, [](const Group& group) {
     DistributedDataParallel<Norm> model(Norm(), group, {.weigh_samples = true});
@@ -182,7 +185,7 @@ TEST(RunStep, BuffersAreThoseOfARankThatHadSamples) {
   });
 }
 
-// Of them the ranks without samples know nothing.
+// The ranks without samples do not take part in these passes.
 TEST(RunStep, ForwardPassesOfAnyNumberAndKindAreTheRanksOwn) {
   run_ranks(2, [](const Group& group) {
     DistributedDataParallel<Norm> model(Norm(), group, {.weigh_samples = true});

@@ -16,7 +16,7 @@
 
 namespace unisono::testing {
 
-/// Three scalars w0, w1, w2, all 1; the gradient of w_i's term is its factor.
+/// Three scalars w0, w1 and w2 with value 1. The gradient of w_i's term is its factor.
 struct ScalarsImpl : torch::nn::Module {
   ScalarsImpl();
 
@@ -31,26 +31,26 @@ TORCH_MODULE(Scalars);
 using Model = DistributedDataParallel<Scalars>;
 using Factors = std::vector<double>;
 
-/// The gradients of w0, w1, w2; nothing where undefined.
+/// Returns the gradients of w0, w1 and w2; std::nullopt if undefined.
 [[nodiscard]] std::vector<std::optional<float>> gradients_of(const Model& model);
 
 [[nodiscard]] std::vector<std::optional<float>> values(const std::vector<float>& numbers);
 
-/// `body` must throw this Error.
+/// Expects that `body` throws this Error.
 void expect_error(ErrorCode code,
                   const ::testing::Matcher<std::string>& message,
                   const std::function<void()>& body);
 
-/// Runs on two ranks; `body` gets the rank as a number, too.
+/// Runs `body` on two ranks. `body` also gets the rank as a number.
 void on_two_ranks(const DistributedDataParallelOptions& options,
                   const std::function<void(Model& model, double rank)>& body);
 void on_two_ranks(const std::function<void(Model& model, double rank)>& body);
 
-/// The same where w1 was frozen when the model was wrapped.
+/// Like on_two_ranks(), but w1 was frozen when the model was wrapped.
 void on_two_frozen(const DistributedDataParallelOptions& options,
                    const std::function<void(Model& model, double rank)>& body);
 
-/// From now on the parameter requires a gradient.
+/// Makes the parameter require a gradient.
 void thaw(Model& model, std::size_t parameter);
 
 }  // namespace unisono::testing

@@ -1,4 +1,4 @@
-// Modules of TorchScript under DistributedDataParallel.
+// TorchScript modules under DistributedDataParallel.
 
 #include "unisono/torch/ddp/script_module.h"
 
@@ -32,7 +32,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Group = std::shared_ptr<ProcessGroup>;
 
-constexpr int kSteps = 6;  // Scripts are compiled anew in their first passes.
+constexpr int kSteps = 6;  // Scripts are recompiled in their first passes.
 
 // A linear layer within a module that counts its calls in a buffer.
 ScriptModule make_script(const std::string& returns = "y") {
@@ -90,7 +90,8 @@ TEST(ScriptModule, TrainsAsTheSameModuleOfCpp) {
   });
 }
 
-// Values differ between ranks before, buffers after a pass; both are rank 0's then.
+// Values differ between ranks before construction, and buffers after a pass. Then both are replaced
+// by rank 0's values.
 TEST(ScriptModule, StartsWithRankZerosValuesAndFollowsItsBuffers) {
   run_ranks(2, [](const Group& group) {
     ScriptModule script = make_script();
@@ -122,7 +123,7 @@ TEST(ScriptModule, IsSavedByRankZeroAndLoadedAsAnyScript) {
     const torch::Tensor x = script_input(0, 3);
     EXPECT_TRUE(loaded.forward({x, 2.0}).toTensor().equal(script.forward(x, 2.0).toTensor()));
     EXPECT_TRUE(is_bit_equal(ScriptModule(loaded).parameters(), model.parameters()));
-    // What was loaded can be trained on.
+    // A loaded module can be trained further.
     DistributedDataParallel again(ScriptModule(loaded), group);
     again(x, 1.0).toTensor().sum().backward();
     EXPECT_TRUE(again.parameters()[0].grad().defined());
@@ -143,7 +144,8 @@ TEST(ScriptModule, ReturnsTuplesAndLists) {
         std::vector<at::Tensor*> tensors;
         collect_tensors(result, tensors);
         ASSERT_EQ(tensors.size(), 3U);
-        // The gradient reaches parameters by each of them, in one pass and by way of `bias` itself.
+        // The gradient reaches the parameters through each output; in one pass the output is `bias`
+        // itself.
         (*tensors[static_cast<std::size_t>(step % 2)] * (group->rank() + 1)).sum().backward();
         const torch::Tensor mine = model.parameters()[0].grad().clone();
         const torch::Tensor of_root = mine.clone();

@@ -1,4 +1,4 @@
-// Gradients of embeddings that have only the rows that were looked up.
+// Gradients of embeddings that contain only the rows of the looked-up words.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +33,7 @@ using Group = std::shared_ptr<ProcessGroup>;
 constexpr std::int64_t kRows = 40;
 constexpr std::int64_t kWidth = 3;
 
-// Looks up words; tied to them, or a bag, where asked for.
+// An embedding of words, optionally with a bag or a tied output layer.
 struct WordsImpl : torch::nn::Module {
   explicit WordsImpl(bool is_sparse, torch::Dtype type = torch::kFloat)
       : words(register_module(
@@ -67,7 +67,8 @@ TORCH_MODULE(Words);
 
 using Wrapped = DistributedDataParallel<Words>;
 
-// Each word once: so a rank's own gradients don't depend on an order. Of two ranks some are equal.
+// Returns each word at most once, so that a rank's own gradients don't depend on an order. Two
+// ranks have some common words.
 torch::Tensor text_of(int rank, int step) {
   return (torch::arange(12, torch::kLong) + (7 * rank) + (3 * step)).remainder(kRows);
 }
@@ -120,7 +121,7 @@ TEST(SparseGradient, HasTheRowsOfAllRanksOnly) {
     EXPECT_TRUE(gradient.is_coalesced());
     EXPECT_TRUE(gradient.indices().equal(torch::tensor({{4, 5, 6}}, torch::kLong)));
     EXPECT_FALSE(model.module()->bag->weight.grad().defined()) << "no rank has used it";
-    // Now one rank has.
+    // Now one rank uses the bag.
     model.zero_grad();
     model(torch::tensor({std::int64_t{7}}), group->rank() == 1).backward();
     EXPECT_TRUE(
@@ -137,7 +138,7 @@ TEST(SparseGradient, AddsUpPassesThatAreNotSynchronized) {
         const auto guard = model->no_sync();
         (*model)(text_of(group->rank(), 0), true).backward();
       }
-      // Other words, so that sums have two addends at most.
+      // Uses other words, so that sums have at most two addends.
       (*model)(text_of(group->rank(), 4), true).backward();
     }
     EXPECT_TRUE(is_bit_equal(dense_gradients(sparse), clone_gradients(dense.parameters())));
@@ -214,7 +215,7 @@ TEST(SparseGradient, IsRefusedWithLogicalRanks) {
   });
 }
 
-// A sparse gradient that no layer announces.
+// A layer with a sparse gradient that the module does not announce.
 struct HiddenImpl : torch::nn::Module {
   HiddenImpl() : table(register_parameter("table", torch::ones({kRows, kWidth}))) {}
 

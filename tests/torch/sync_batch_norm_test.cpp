@@ -23,7 +23,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/tensor/consistency.h"
+#include "unisono/torch/tensor/hash.h"
 #include "unisono/torch/tensor/tensor.h"
 
 #include "rank_threads.h"
@@ -38,7 +38,7 @@ using ::testing::HasSubstr;
 using torch::nn::BatchNormOptions;
 using Group = std::shared_ptr<ProcessGroup>;
 
-// By rank.
+// Indexed by rank.
 constexpr std::array<std::int64_t, 3> kBatchSizes{4, 0, 3};
 
 at::Tensor joined_input(torch::Dtype dtype) {
@@ -114,7 +114,7 @@ TEST(SyncBatchNorm, EqualsBatchNormOnTheJoinedBatch) {
   }
 }
 
-// Their mean is no number of 16 bits.
+// The mean of these inputs is not representable in 16 bits.
 TEST(SyncBatchNorm, SixteenBitInputsAreNormalizedIn32Bits) {
   for (const auto& [dtype, epsilon] :
        {std::pair(torch::kBFloat16, 1.0 / 256), std::pair(torch::kHalf, 1.0 / 2048)}) {
@@ -189,7 +189,7 @@ TEST(ConvertSyncBatchNorm, ReplacesThoseOfSequentialsWithWhatTheyHold) {
     EXPECT_FALSE(net->children().back()->is_training());
     net->train();
     DistributedDataParallel<torch::nn::Sequential> model(net, group);
-    // One sample for each rank: plain BatchNorm refuses it, and normalizes it to 0.
+    // Each rank has one sample: plain BatchNorm rejects this input or normalizes the sample to 0.
     const at::Tensor y = model(torch::full({1, 2}, group->rank() + 1.0));
     EXPECT_GT((y - 5).abs().max().item<double>(), 0.5);
     y.square().sum().backward();

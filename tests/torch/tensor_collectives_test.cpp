@@ -67,7 +67,7 @@ TEST(TensorCollectives, EachMovesOrAddsUpWhatItSays) {
   });
 }
 
-// Three elements whose bytes are those of no other rank's.
+// Returns three elements with bytes that differ from the bytes of all other ranks.
 at::Tensor filled(at::ScalarType type, int rank) {
   const at::Tensor tensor = c10::isQIntType(type) ? at::_empty_affine_quantized({3}, type, 1.0, 0)
                                                   : torch::empty({3}, type);
@@ -131,7 +131,7 @@ TEST(TensorCollectives, WhatComputesNamesATypeThatItDoesNotTake) {
         EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
         EXPECT_EQ(std::string(error.what()),
                   operation +
-                      ": operations compute nothing with tensors of type Float8_e4m3fn; convert "
+                      ": operations do not support tensors of type Float8_e4m3fn; convert "
                       "them with .to(dtype)");
       }
     };

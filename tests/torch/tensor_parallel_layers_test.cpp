@@ -1,4 +1,4 @@
-// Layers that are divided among ranks, each against the whole.
+// Compares layers that are divided among ranks with the whole layers.
 
 #include <cstdint>
 #include <functional>
@@ -18,13 +18,11 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
-#include "unisono/torch/parallel/tensor/cross_entropy.h"
-#include "unisono/torch/parallel/tensor/embedding.h"
+#include "unisono/torch/checkpoint.h"
+#include "unisono/torch/parallel/tensor/functions.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
-#include "unisono/torch/parallel/tensor/linear.h"
+#include "unisono/torch/parallel/tensor/layers.h"
 #include "unisono/torch/parallel/tensor/placement.h"
-#include "unisono/torch/parallel/tensor/regions.h"
 #include "unisono/torch/parallel/tensor/state.h"
 
 #include "divided_models.h"
@@ -68,8 +66,8 @@ at::Tensor chunk_of(const at::Tensor& whole, std::int64_t dim, const Group& grou
   return whole.chunk(group->world_size(), dim)[static_cast<std::size_t>(group->rank())];
 }
 
-// What `cross` makes of tensors x_r, one for each rank, and of gradients g_r of its outputs: the
-// definition, beside which stands what the ranks get.
+// A region function `cross` with its definition: the outputs for the tensors x_r of all ranks, and
+// the gradients for the output gradients g_r.
 struct Definition {
   std::function<at::Tensor(const at::Tensor&, std::int64_t dim, const Group&)> cross;
   std::function<at::Tensor(const std::vector<at::Tensor>& xs, std::int64_t dim, int rank)> output;
@@ -135,7 +133,7 @@ TEST_P(DividedLayersOnWorlds, RegionsDoWhatTheyAreDefinedAs) {
   }
 }
 
-// The gradient of a gradient: of y = (sum over ranks of x)^3, whose first is 3 s^2.
+// The second derivative of y = (sum over ranks of x)^3. The first derivative is 3 s^2.
 TEST(DividedLayers, BackwardOfRegionsCanBeDifferentiated) {
   run_ranks(2, [](const Group& group) {
     const at::Tensor x =
@@ -163,7 +161,7 @@ TEST(DividedLayers, RegionsSayWhatDoesNotFit) {
   });
 }
 
-// Output, gradients of the input and of the parameters, of torch::nn's layer.
+// Output, and gradients of the input and of the parameters, of the layer of torch::nn.
 struct Expected {
   at::Tensor output;
   at::Tensor input_gradient;
@@ -299,7 +297,7 @@ TEST_P(DividedLayersOnWorlds, EmbeddingsEqualTheWhole) {
 
 TEST_P(DividedLayersOnWorlds, LossesEqualTheWhole) {
   namespace F = torch::nn::functional;
-  // Large ones, whose exponentials no double holds.
+  // Large logits. Their exponentials overflow a double.
   const at::Tensor logits = wave({5, 3, 12}) * 900;
   at::Tensor targets = (torch::arange(15, torch::kLong) * 5).remainder(12).view({5, 3});
   targets[1][2] = 7;
@@ -345,7 +343,7 @@ TEST(DividedLayers, LayersSayWhatCantBeDivided) {
       expect_error(ErrorCode::kInvalidArgument, message, body);
     };
     expect_refused(AllOf(HasSubstr("ColumnParallelLinear: 10 output features"),
-                         HasSubstr("among 4 ranks; take a multiple, 12 say")),
+                         HasSubstr("among 4 ranks; take a multiple, 12 for example")),
                    [&] {
                      ColumnParallelLinear(
                          ColumnParallelLinearOptions{.in_features = 4, .out_features = 10}, group);
@@ -390,7 +388,7 @@ TEST(DividedLayers, LayersSayWhichInputDoesNotFit) {
     expect_error(ErrorCode::kInvalidArgument, HasSubstr("the logits are f32[2, 2]"), [&] {
       (void)vocab_parallel_cross_entropy(torch::ones({2, 2}), torch::arange(3), group);
     });
-    // The group goes on.
+    // The group still works.
     expect_close(embedding(torch::arange(4)).detach().to(torch::kDouble),
                  gather_state(placed_tensors(*embedding)).at("weight").to(torch::kDouble));
   });

@@ -1,4 +1,5 @@
-// Checkpoints of divided models: those of the whole, whoever saves and loads them.
+// Checkpoints of divided models equal checkpoints of the whole model, for any number of saving and
+// loading ranks.
 
 #include <cmath>
 #include <memory>
@@ -16,10 +17,10 @@
 #include "unisono/checkpoint/save.h"
 #include "unisono/checkpoint/tensor_box.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
-#include "unisono/torch/parallel/tensor/embedding.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
+#include "unisono/torch/parallel/tensor/layers.h"
 #include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/parallel/tensor/state.h"
 
@@ -124,7 +125,7 @@ TEST(DividedState, WhatTwoRanksSaveGoesOnOnAnyNumber) {
       expect_close(gather_state(placed_tensors(*training.model)), next);
     });
   }
-  // And in torch::nn's model.
+  // torch::nn's model also loads the checkpoint.
   const TensorState file = load_state(folder.path());
   EXPECT_EQ(real_in(file, "step"), 2.0);
   WholeTransformer whole = make_whole();
@@ -161,7 +162,7 @@ TEST(DividedState, TheWholesStateLoadsInParts) {
   });
 }
 
-// The model itself has the divided weight under a name that comes first.
+// A model that registers the divided weight itself under a second name that comes first.
 struct TiedDividedImpl : torch::nn::Module {
   explicit TiedDividedImpl(const Group& group)
       : embedding(register_module(

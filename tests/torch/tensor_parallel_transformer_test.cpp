@@ -1,4 +1,4 @@
-// Transformers that are divided among ranks, against torch::nn's.
+// Compares transformers that are divided among ranks with torch::nn's transformer.
 
 #include <cmath>
 #include <cstddef>
@@ -21,15 +21,13 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
-#include "unisono/torch/parallel/tensor/attention.h"
-#include "unisono/torch/parallel/tensor/cross_entropy.h"
-#include "unisono/torch/parallel/tensor/encoder_layer.h"
+#include "unisono/torch/parallel/tensor/functions.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
+#include "unisono/torch/parallel/tensor/layers.h"
 #include "unisono/torch/parallel/tensor/placement.h"
-#include "unisono/torch/parallel/tensor/regions.h"
 #include "unisono/torch/parallel/tensor/state.h"
 
 #include "divided_models.h"
@@ -57,7 +55,7 @@ using Group = std::shared_ptr<ProcessGroup>;
 constexpr double kRate = 0.5;
 constexpr double kClippedNorm = 0.4;
 
-// Ranks, and whether the sequence is divided, too.
+// Number of ranks, and whether the sequence is divided.
 class DividedTransformersOnWorlds : public ::testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   [[nodiscard]] static int n_ranks() { return std::get<0>(GetParam()); }
@@ -97,7 +95,7 @@ TEST_P(DividedTransformersOnWorlds, EqualTheWholeForwardAndBackward) {
   });
 }
 
-// Of training: the norms of the gradients, and the values at the end.
+// Results of training: the norms of the gradients and the final values.
 struct TrainedLayer {
   std::vector<double> norms;
   TensorState values;
@@ -141,7 +139,7 @@ TEST_P(DividedTransformersOnWorlds, TrainAsTheWhole) {
   }
 }
 
-// 2 x 2 ranks: each pair of neighbours has the model, each pair across half of the batch.
+// 2 x 2 ranks: neighbours divide the model, and the pairs divide the batch.
 TEST(DividedTransformers, TrainUnderDistributedDataParallel) {
   const TrainedLayer expected = train_whole(2);
   for (const bool sequence_parallel : {false, true}) {
@@ -170,7 +168,7 @@ TEST(DividedTransformers, TrainUnderDistributedDataParallel) {
   }
 }
 
-// Each pair of neighbours has a part of a model, as the stages of a pipeline have.
+// Each pair of neighbours has a part of a model, like the stages of a pipeline.
 TEST(ClipGradNorm, CountsLayersOfOtherRanks) {
   double squares = 0;
   for (int stage = 0; stage < 2; ++stage) {
@@ -295,7 +293,7 @@ TEST_P(DividedTransformersOnWorlds, NormsMayComeFirst) {
   });
 }
 
-// On rank 0, whose random numbers count.
+// Returns the results of rank 0, which determines the random numbers.
 TrainedLayer step_with_dropout(int n_ranks, bool sequence_parallel, bool trains) {
   TrainedLayer result;
   torch::manual_seed(11);

@@ -12,7 +12,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/hash.h"
 
 #include "rank_threads.h"
 

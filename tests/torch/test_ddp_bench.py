@@ -23,7 +23,7 @@ class DdpBench(unittest.TestCase):
             done = run(world_size, "--steps", 5, "--json", file, *arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout, "")
-            # No warning, of ranks that went apart or anything else.
+            # No warning may appear, in particular none about diverged ranks.
             self.assertNotIn("DistributedDataParallel", done.stderr)
             return json.loads(file.read_text())
 
@@ -53,7 +53,7 @@ class DdpBench(unittest.TestCase):
         self.assertEqual(len(set(outputs.values())), 1, outputs)
 
     def test_ways_to_train_on_several_batches_come_to_one_hash(self):
-        # So what the benchmark compares is the same training: halves and quarters are exact.
+        # The benchmark compares equal trainings, because halves and quarters are exact.
         for model, batch_size in {"cnn": 2, "transformer": 2, "many": 4}.items():
             what = ["--model", model, "--batch", batch_size, "--steps", 5, "--hash"]
             hashes = {}
@@ -64,12 +64,12 @@ class DdpBench(unittest.TestCase):
                 self.assertRegex(hashes[n], "^sha256 [0-9a-f]{64}\n$")
                 self.assertEqual(self.alone("--data-parallel", n, *what), hashes[n], (model, n))
             self.assertEqual(self.alone(*what), hashes[1], model)
-            # Four are added up in the order of ranks, not of the canonical tree.
+            # Four batches are added in the order of ranks, not in the order of the canonical tree.
             self.assertEqual(self.alone("--accumulate", 2, *what), hashes[2], model)
             self.assertEqual(len(set(hashes.values())), 3, hashes)
 
-    # Mapped files are left out: they are shared with whoever else runs. So is what malloc keeps for
-    # later, which this keeps it from.
+    # Excludes mapped files, which are shared with other processes. The malloc threshold prevents
+    # malloc from retaining freed memory.
     @mock.patch.dict(os.environ, {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)})
     def test_ranks_take_the_memory_of_as_many_processes(self):
         what = ["--model", "mlp", "--batch", 2]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-# A step that takes long enough beside what passing it on takes.
+# A step that takes long compared with the transfer of its results.
 SIZE = ["--blocks", 4, "--width", 192, "--batch", 128]
 
 
@@ -27,16 +27,17 @@ class PartitionBench(unittest.TestCase):
             results = measure(world_size, "--steps", 1, *SIZE)
             self.assertEqual(set(results), {"whole", "serial", "parallel"})
             self.assertEqual(results["whole"]["ranks"], world_size)
-            # The same operations on the same numbers.
+            # The operations and numbers are the same.
             self.assertEqual(results["whole"]["difference"], 0)
             self.assertEqual(results["serial"]["difference"], 0)
-            # Sums in another order.
+            # The order of the sums differs.
             self.assertLess(results["parallel"]["difference"], 1e-4)
             if world_size > 1:
                 self.assertGreater(results["parallel"]["difference"], 0)
 
     def test_parts_one_after_the_other_are_no_faster(self):
-        # The machine may be slower for one of the two: one run of three has to say it.
+        # The machine may be slower during one of the two measurements, so one correct run of three
+        # is sufficient.
         speed_ups = []
         for _ in range(3):
             speed_ups.append(measure(2, "--steps", 20, *SIZE)["serial"]["speed_up"])

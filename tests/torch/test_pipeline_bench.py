@@ -47,7 +47,7 @@ class PipelineBench(unittest.TestCase):
                 self.assertGreater(result["first_step_ms"], 0)
                 self.assertLess(result["bubble"], 1)
                 self.assertGreaterEqual(result["bubble"], 0)
-                # The inputs of half of the layers for a chunk of 4 rows at least.
+                # At least the inputs of half of the layers for a chunk of 4 rows.
                 self.assertGreater(result["peak_activation_mib"], 2 * 4 * 16 * 4 / 2**20)
 
     def test_pytorchs_schedules_have_its_names(self):

@@ -1,4 +1,4 @@
-// Thawed parameters that ranks do not agree on, and those that can't be taken in.
+// Thawed parameters on which ranks disagree, and thawed parameters that can't be added.
 
 #include <memory>
 #include <optional>
@@ -108,7 +108,7 @@ TEST(ThawFailures, OnOneRankOnlyIsNamedWithManyBuckets) {
     if (rank == 0) {
       net->head->weight.set_requires_grad(true);
     }
-    // The group is closed before the last bucket is launched, which then has another error.
+    // The group is closed before the last bucket is launched. That bucket then has another error.
     net->conv->bias.register_hook(
         [&](const torch::Tensor&) { EXPECT_THROW(group->barrier(), Error); });
     expect_error(ErrorCode::kMismatch,
@@ -152,8 +152,8 @@ TEST(ThawFailures, WithinAStepIsRefused) {
   });
 }
 
-// What the wrap would have refused had it not been frozen; once it is frozen again, nothing is
-// lost.
+// Construction would have rejected this parameter if the parameter had not been frozen. After
+// another freeze the training continues.
 TEST(ThawFailures, OfATypeThatTheOptionsDoNotAllowIsRefused) {
   run_ranks(2, [](const Group& group) {
     const Scalars scalars;

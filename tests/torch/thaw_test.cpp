@@ -1,4 +1,4 @@
-// Parameters that are frozen when their module is wrapped, and thawed in the training.
+// Parameters that are frozen when their module is wrapped and thawed during the training.
 
 #include <cstddef>
 #include <functional>
@@ -30,15 +30,15 @@ using Net = DistributedDataParallel<ConvNet>;
 using Gradients = std::vector<std::optional<float>>;
 
 constexpr int kThawedSteps = 5;
-constexpr int kThawed = 2;  // before this step, the third
+constexpr int kThawed = 2;  // Thawed before this step, the third.
 constexpr int kBatch = 4;
 
-// Several buckets.
+// Limits that give several buckets.
 DistributedDataParallelOptions small_buckets() {
   return {.bucket_cap_mb = 0.002, .first_bucket_cap_mb = 0.001};
 }
 
-// The first layer, and a weight further up.
+// Freezes or thaws the first layer and a later weight.
 void set_trained(const ConvNet& net, bool is_trained) {
   for (const at::Tensor& parameter : net->conv->parameters()) {
     parameter.set_requires_grad(is_trained);
@@ -71,7 +71,7 @@ torch::Tensor loss_of_part(Model& model, int step, int shard, int part) {
   return loss_of(model, make_sample(10 * step + part, shard, kBatch, torch::kFloat));
 }
 
-// Calls `make_step` for each, and thaws in between.
+// Calls `make_step` for each step and thaws parameters in between.
 void train(const ConvNet& net, const std::function<void(int step)>& make_step) {
   torch::optim::SGD optimizer = optimizer_of(net);
   for (int step = 0; step < kThawedSteps; ++step) {
@@ -84,7 +84,7 @@ void train(const ConvNet& net, const std::function<void(int step)>& make_step) {
   }
 }
 
-// What one process comes to that makes `n_parts` passes of each shard.
+// Returns the parameters that one process computes with `n_parts` passes for each shard.
 std::vector<at::Tensor> trained_by_one_process(int n_shards, int n_parts = 1) {
   std::vector<at::Tensor> result;
   run_ranks(1, [&](const Group&) {
@@ -164,7 +164,7 @@ TEST(Thaw, WithLogicalRanksComesToTheParametersOfOneProcess) {
   }
 }
 
-// Each rank has as many samples, a power of two: so weights are exact.
+// All ranks have the same number of samples, a power of two, so the weights are exact.
 TEST(Thaw, WithWeightsComesToTheParametersOfOneProcess) {
   const std::vector<at::Tensor> expected = trained_by_one_process(2);
   run_ranks(2, [&](const Group& group) {
@@ -238,7 +238,7 @@ TEST(Thaw, AfterAPassThatWasGivenUp) {
 TEST(Thaw, FreesTheBucketsThatWereThereBefore) {
   on_two_frozen({}, [](Model& model, double /*rank*/) {
     model(Factors{1, 2, 3}).backward();
-    model(Factors{1, 2, 3}).backward();  // in buckets of the final order
+    model(Factors{1, 2, 3}).backward();  // Uses buckets in the final order.
     const auto memory_of = [](const at::Tensor& gradient) {
       return c10::weak_intrusive_ptr<c10::StorageImpl>(gradient.storage().getWeakStorageImpl());
     };
@@ -290,7 +290,7 @@ TEST(Thaw, UnderJoinIsTakenInByRanksThatAreDone) {
         const Gradients expected{
             share, step == 0 ? std::nullopt : std::optional(2 * share), 3 * share};
         EXPECT_EQ(gradients_of(model), expected) << "step " << step;
-        thaw(model, 1);  // of rank 0, after its last batch
+        thaw(model, 1);  // On rank 0 this happens after its last batch.
       }
     });
     model.check_consistent();

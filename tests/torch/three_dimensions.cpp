@@ -1,4 +1,4 @@
-// Data, pipeline and tensor parallelism at once: 2 x 2 x 2 ranks, as 8 processes, against one
+// Combines data, pipeline and tensor parallelism: compares 2 x 2 x 2 ranks in 8 processes with one
 // process.
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 #include <torch/utils.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
-#include "unisono/torch/parallel/mesh/mesh.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
-#include "unisono/torch/parallel/tensor/cross_entropy.h"
+#include "unisono/torch/parallel/tensor/functions.h"
 #include "unisono/torch/parallel/tensor/gradients.h"
 #include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/parallel/tensor/state.h"
@@ -40,14 +40,14 @@ constexpr int kBatch = 4;
 constexpr double kRate = 0.5;
 constexpr double kLargestNorm = 0.4;
 
-// What is the same of the whole and of the divided model: two stages, each of two layers.
+// The structure that the whole and the divided model share: two stages of two layers each.
 template <class Transformer>
 torch::nn::Sequential layers_of(const Transformer& model, int stage) {
   return stage == 0 ? torch::nn::Sequential(model->embedding, model->first)
                     : torch::nn::Sequential(model->second, model->head);
 }
 
-// A pipeline cuts a batch along the first dimension, where these models have the sequence.
+// A pipeline splits a batch along the first dimension, which is the sequence in these models.
 Stage make_stage(const DividedTransformer& model, int stage) {
   torch::nn::Sequential layers = layers_of(model, stage);
   return {.module = layers.ptr(), .forward = [layers, stage](const Tensors& inputs) mutable {
@@ -103,10 +103,11 @@ void train_divided(const Group& world, bool sequence_parallel, PipelineOptions o
   }
 }
 
-// The numbers that a program draws itself.
+// Expects that random numbers drawn by the program itself equal the numbers in one process.
 void expect_random_numbers_of_one_process(const Group& tensor) {
   constexpr int kSeed = 3;
-  constexpr int kSeedsOfLayers = 4;  // Of each of two layers, its attention's and its own.
+  // Two seeds for each of two layers: the seed of its attention and its own.
+  constexpr int kSeedsOfLayers = 4;
   DividedTransformer model = make_divided(tensor, /*sequence_parallel=*/false, 0.3);
   torch::manual_seed(kSeed);
   (void)model->loss(make_text(0, kBatch));

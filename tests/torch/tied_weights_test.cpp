@@ -1,4 +1,4 @@
-// Models that have one tensor under two names, as language models whose head is their embedding.
+// Models with a single tensor under two names, like language models that use the embedding as head.
 
 #include <cmath>
 #include <memory>
@@ -18,19 +18,15 @@
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/amp/grad_scaler.h"
+#include "unisono/torch/amp/amp.h"
 #include "unisono/torch/checkpoint.h"
-#include "unisono/torch/checkpoint/module_state.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/nn/data_parallel.h"
-#include "unisono/torch/optim/adadelta.h"
-#include "unisono/torch/optim/adamw.h"
-#include "unisono/torch/optim/lamb.h"
-#include "unisono/torch/optim/lars.h"
+#include "unisono/torch/optim/optimizers.h"
 #include "unisono/torch/optim/weight_average.h"
 #include "unisono/torch/optim/zero_redundancy_optimizer.h"
-#include "unisono/torch/tensor/parameter_hash.h"
+#include "unisono/torch/tensor/hash.h"
 
 #include "canonical.h"
 #include "rank_threads.h"
@@ -267,7 +263,7 @@ TEST_F(TiedStates, SavedOnRank0AreLoadedByLibTorch) {
   EXPECT_TRUE(torch::equal(loaded->embedding->weight, loaded->head->weight));
 }
 
-// Of a module's own list, which has the tensor twice.
+// The parameters come from the module's own list, which contains the tensor twice.
 TEST_F(TiedStates, OfAnOptimizerThatRanksDivideGoOnOnAnyNumber) {
   torch::Tensor expected;
   const auto train =

@@ -1,4 +1,4 @@
-// That the averages are PyTorch's: tests/optim_torch.
+// tests/parity compares the averages with PyTorch.
 
 #include "unisono/torch/optim/weight_average.h"
 

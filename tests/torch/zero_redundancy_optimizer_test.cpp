@@ -1,4 +1,4 @@
-// Optimizers whose state the ranks divide come to the bits of whole ones.
+// Optimizers that divide the state among ranks compute the same bits as whole optimizers.
 #include "unisono/torch/optim/zero_redundancy_optimizer.h"
 
 #include <array>
@@ -25,13 +25,10 @@
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
-#include "unisono/torch/optim/adadelta.h"
-#include "unisono/torch/optim/adamw.h"
-#include "unisono/torch/optim/lamb.h"
-#include "unisono/torch/optim/lars.h"
+#include "unisono/torch/optim/optimizers.h"
 
 #include "canonical.h"
 #include "models.h"
@@ -65,7 +62,7 @@ TEST(DivideParameters, LargeOnesFirstToWhomHasLeast) {
   EXPECT_THAT(divide_parameters(n_bytes, 6), ElementsAre(3, 0, 2, 1));
 }
 
-// With a rate that changes on the way, and groups of different ones.
+// Uses a rate that changes between steps and parameter groups with different rates.
 template <class Inner, class Options>
 void expect_bits_of_a_whole_one(const Options& options) {
   for (const int world_size : {1, 2, 3}) {
@@ -135,7 +132,7 @@ TEST(ZeroRedundancyOptimizer, EachRankHasItsPartOfTheState) {
     }
   });
   EXPECT_EQ(n_bytes[0] + n_bytes[1], whole);
-  // As evenly as whole parameters go: the largest has 1600 of 1826 elements.
+  // The division is as even as whole parameters allow: the largest has 1600 of 1826 elements.
   EXPECT_GT(n_bytes[1], 0U);
 }
 
@@ -193,7 +190,7 @@ TEST(ZeroRedundancyOptimizer, ItsStateGoesOnOnAnotherNumberOfRanks) {
   });
 }
 
-// Small buckets, so that a step has several parts; a rate that changes on the way.
+// Uses small buckets, so that a step has several parts, and a rate that changes between steps.
 template <class Inner, class Options>
 void expect_bits_of_a_plain_step(const Options& options) {
   for (const int world_size : {1, 2, 3}) {
@@ -234,7 +231,7 @@ TEST(OverlappedZeroRedundancyOptimizer, HasTheBitsOfAWholeOptimizer) {
   expect_bits_of_a_plain_step<unisono::optim::AdamW>(unisono::optim::AdamWOptions(0.01));
 }
 
-// The first layer's gradient comes last: the head's bucket has been stepped by then, on its owner.
+// The first layer's gradient comes last. By then the head's owner has updated the head's bucket.
 TEST(OverlappedZeroRedundancyOptimizer, StepsWhileBackwardComputes) {
   std::array<bool, 2> is_stepped{};
   run_ranks(2, [&](const Group& group) {
@@ -314,11 +311,11 @@ TEST(OverlappedZeroRedundancyOptimizer, AStepHalfMadeIsNotGoneOnFrom) {
     };
     EXPECT_ANY_THROW(backward());
     fails = false;
-    EXPECT_THAT(backward, throws_error(ErrorCode::kInvalidArgument, "given up with a part"));
+    EXPECT_THAT(backward, throws_error(ErrorCode::kInvalidArgument, "aborted with a part"));
   });
 }
 
-// What a training of five steps writes to stderr.
+// Returns the stderr of a training of five steps.
 template <class Inner, class Options>
 std::string warnings_of(const Options& options, bool is_made_anew, bool is_overlapped = false) {
   ::testing::internal::CaptureStderr();

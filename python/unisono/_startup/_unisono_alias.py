@@ -1,7 +1,7 @@
-"""Makes names of torch.distributed's backends mean Unisono, as UNISONO_BACKEND_ALIAS says.
+"""Maps names of torch.distributed's backends to Unisono, as set by UNISONO_BACKEND_ALIAS.
 
-Imports neither torch nor unisono: the first is changed after a program imported it, the second
-comes when a group is made.
+Imports neither torch nor unisono: torch is patched after a program imported it, and unisono is
+imported when a group is created.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def parse(text: str) -> set[str]:
-    """The names in "gloo=unisono,nccl=unisono". The program `unisono` has the same rules."""
+    """Returns the names in "gloo=unisono,nccl=unisono", by the rules of the program `unisono`."""
     pairs = [pair.partition("=") for pair in text.split(",")]
     names = {name for name, _, _ in pairs}
     is_good = all(
@@ -29,14 +29,14 @@ def parse(text: str) -> set[str]:
     )
     if not is_good or len(names) < len(pairs):
         raise ValueError(
-            f'{VARIABLE}="{text}" is not names of backends, each once, that are to mean unisono, '
+            f'{VARIABLE}="{text}" is not a list of backends that select unisono, each once, '
             "like gloo=unisono,nccl=unisono"
         )
     return names
 
 
 def import_unisono() -> None:
-    """Registers the backend: the package on Python's path, else the one this file belongs to."""
+    """Registers the backend: from the package on Python's path, else from this file's package."""
     if "unisono" in sys.modules:
         return
     found = importlib.util.find_spec("unisono")
@@ -57,7 +57,7 @@ def import_unisono() -> None:
 
 
 def give_monitored_barrier(dist: ModuleType) -> None:
-    """Lets groups of ours have the one operation that asks for Gloo's name."""
+    """Enables the one operation that requires the name Gloo for groups of Unisono."""
     c10d = dist.distributed_c10d
     plain = dist.monitored_barrier
 
@@ -73,13 +73,13 @@ def give_monitored_barrier(dist: ModuleType) -> None:
 
 
 def patch(dist: ModuleType, names: set[str]) -> None:
-    """Changes torch.distributed, which has just been imported."""
+    """Patches torch.distributed after its import."""
     c10d = dist.distributed_c10d
     plain_new = dist.Backend.__new__
     plain_set_pg_timeout = c10d._set_pg_timeout
     ours = {"unisono", *names}
 
-    # Every name of a backend comes through here, also that of several: "cpu:gloo,cuda:nccl".
+    # All backend names pass through this function, including lists such as "cpu:gloo,cuda:nccl".
     def new(cls: type, name: str) -> str:
         value = plain_new(cls, name)
         if value == dist.Backend.UNDEFINED:
@@ -91,7 +91,7 @@ def patch(dist: ModuleType, names: set[str]) -> None:
             return "unisono"
         return value
 
-    # It looks for the classes of Gloo and NCCL, and warns where it finds neither.
+    # torch's function searches for the classes of Gloo and NCCL, and warns if neither is found.
     def set_pg_timeout(timeout: Any, group: Any = None) -> None:
         if c10d._rank_not_in_group(group) or dist.get_backend(group) != "unisono":
             return plain_set_pg_timeout(timeout, group)
@@ -107,7 +107,7 @@ def patch(dist: ModuleType, names: set[str]) -> None:
 
 
 class _Finder:
-    """Finds torch.distributed as all others do, and has it patched once it is there."""
+    """Finds torch.distributed by the other finders, and patches it after its import."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch.distributed":
@@ -128,5 +128,5 @@ class _Finder:
 
 
 def patch_when_imported() -> None:
-    """Has torch.distributed patched as soon as a program has imported it."""
+    """Installs a finder that patches torch.distributed when a program imports it."""
     sys.meta_path.insert(0, _Finder())

@@ -1,5 +1,5 @@
-"""Python imports this module when it starts and finds it on its path, as `unisono run
---backend-alias` and `unisono alias` see to it. Another module of this name is run after it."""
+"""Python imports this module at its start if its folder is on the path, as set by `unisono run
+--backend-alias` and `unisono alias`. Then it runs another module of this name, if any."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def _run_the_next() -> None:
-    """The sitecustomize that Python would have imported without this one."""
+    """Returns the sitecustomize that Python would have imported without this one."""
     others = [folder for folder in sys.path if os.path.abspath(folder) != _FOLDER]
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:

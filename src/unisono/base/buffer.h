@@ -1,17 +1,56 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <type_traits>
 
-#include "unisono/base/dtype.h"
-
 namespace unisono {
 
+/// Element type of a buffer. The values travel in descriptors: append only.
+enum class DType : std::uint8_t {
+  kInt8,
+  kUInt8,
+  kInt16,
+  kUInt16,
+  kInt32,
+  kUInt32,
+  kInt64,
+  kUInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex64,
+  kComplex128,
+  kBool
+};
+
+/// Number of values of DType.
+inline constexpr int kDTypeCount = 15;
+
+/// Element sizes in bytes, indexed by DType.
+inline constexpr std::array<std::uint8_t, kDTypeCount> kDTypeSizes{
+    1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 1};
+
+/// Returns the number of bytes of one element.
+[[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
+  return kDTypeSizes[static_cast<std::size_t>(dtype)];
+}
+
+/// Returns the short name that messages print: "f32", "bf16", "c64", "bool", ...
+[[nodiscard]] const char* to_string(DType dtype) noexcept;
+
+/// Returns the type in which partial sums are kept and sent: f32 for the 16-bit floats, otherwise
+/// the type itself.
+[[nodiscard]] DType accumulate_dtype(DType dtype) noexcept;
+
+/// Type of the device that holds a buffer.
 enum class DeviceType : std::uint8_t { kCpu, kCuda };
 
+/// A device: `index` selects among several devices of the same type.
 struct Device {
   DeviceType type = DeviceType::kCpu;
   int index = 0;
@@ -19,10 +58,10 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-/// Elements in memory that an operation reads or writes: `count` elements of `dtype`, contiguous.
+/// Elements in memory that an operation reads or writes: `count` contiguous elements of `dtype`.
 ///
-/// Who passes a buffer keeps its memory alive until the operation has ended, or hands a share of it
-/// over in `owner`, which the operation's Work then holds.
+/// The caller keeps the memory alive until the operation has ended, or shares the ownership through
+/// `owner`, which the operation then holds.
 struct Buffer {
   void* data = nullptr;
   std::int64_t count = 0;
@@ -35,7 +74,7 @@ struct Buffer {
   }
 };
 
-/// The DType of a C++ arithmetic type.
+/// Returns the DType of a C++ arithmetic type.
 template <class T>
 [[nodiscard]] constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, bool>) {
@@ -60,7 +99,7 @@ template <class T>
   }
 }
 
-/// A buffer over the elements of `values`, which must outlive the operation.
+/// Returns a buffer over the elements of `values`. The elements must outlive the operation.
 template <class T>
 [[nodiscard]] Buffer as_buffer(std::span<T> values) {
   return {.data = values.data(),

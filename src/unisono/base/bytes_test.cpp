@@ -1,10 +1,5 @@
 #include "unisono/base/bytes.h"
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-
 #include <gtest/gtest.h>
 
 namespace unisono {

@@ -6,25 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
-#include "unisono/base/backend_alias.h"
 #include "unisono/base/error.h"
-#include "unisono/base/link_costs.h"
-#include "unisono/base/log.h"
-#include "unisono/base/port_range.h"
+#include "unisono/base/setting_checks.h"
 
 namespace unisono {
+
+using base::Config;
+
 namespace {
 
 template <class T>
@@ -54,7 +47,7 @@ bool parse_seconds(const std::string& text, Config& config) {
   return true;
 }
 
-// A number with an optional K, M, G or T (powers of 1024).
+// Parses a number with an optional suffix K, M, G or T (powers of 1024).
 bool parse_arena_bytes(const std::string& text, Config& config) {
   std::string_view digits = text;
   int shift = 0;
@@ -101,7 +94,7 @@ bool parse_switch(const std::string& text, Config& config) {
   return text == "on" || text == "off";
 }
 
-// "47000-47999", or one port.
+// Parses a range such as "47000-47999", or a single port.
 bool parse_ports(const std::string& text, Config& config) {
   const std::size_t dash = std::min(text.find('-'), text.size());
   const std::optional<std::uint16_t> first = parse_number<std::uint16_t>(text.substr(0, dash));
@@ -114,7 +107,8 @@ bool parse_ports(const std::string& text, Config& config) {
   return true;
 }
 
-// A figure of `links` as users give it: microseconds, or GB/s.
+// Sets one figure of `links`. Users give microseconds or GB/s; LinkCosts stores seconds. Returns
+// false if `name` is unknown.
 bool set_figure(std::string_view name, double value, LinkCosts& links) {
   constexpr double kMicro = 1e-6;
   constexpr double kNano = 1e-9;
@@ -134,7 +128,7 @@ bool set_figure(std::string_view name, double value, LinkCosts& links) {
   return true;
 }
 
-// "latency=17,bandwidth=1.2"
+// Parses a list of figures such as "latency=17,bandwidth=1.2".
 bool parse_links(const std::string& text, Config& config) {
   LinkCosts links;
   std::string_view rest = text;
@@ -158,17 +152,12 @@ bool parse_links(const std::string& text, Config& config) {
   }
 }
 
-// Python reads it; here it is only held to its form.
+// Checks the syntax only. The Python package reads this variable.
 bool check_names(const std::string& text, Config& /*config*/) {
   return text.empty() || !find_alias_problem(text);
 }
 
-// Who chooses a backend reads it, before there are settings.
-bool check_switch(const std::string& text, Config& /*config*/) {
-  return text == "on" || text == "off";
-}
-
-// What a value of a row's type must be, for messages.
+// Returns a description of the valid values of a type, for error messages.
 std::string_view rule_of(std::string_view type) {
   if (type == "level") {
     return "one of debug, info, warning, error";
@@ -180,12 +169,12 @@ std::string_view rule_of(std::string_view type) {
     return "off or on";
   }
   if (type == "figures") {
-    return "figures above 0, like "
+    return "numbers above 0, like "
            "latency=17,message=3,bandwidth=1.2,meeting=0.4,local_bandwidth=10 "
            "(microseconds and GB/s)";
   }
   if (type == "names") {
-    return "names of backends, like gloo=unisono,nccl=unisono";
+    return "a list of backends, like gloo=unisono,nccl=unisono";
   }
   if (type == "ports") {
     return "a range of ports from 1 to 65535, like 47000-47999";
@@ -200,27 +189,25 @@ constexpr std::array<ConfigRow, 17> kRows{{
     {"UNISONO_SECRET",
      "text",
      "",
-     "The job's secret: ranks and store prove to each other that they know it. Set by `unisono "
-     "run`.",
+     "Secret of the job: ranks and store authenticate each other with it. Set by `unisono run`.",
      parse_text<&Config::secret>},
     {"UNISONO_SECRET_FILE",
      "path",
      "",
-     "A file of mode 0600 that holds the job's secret, if UNISONO_SECRET is not set. Default: what "
-     "rank 0 tells through the launcher on several nodes, else ~/.unisono/secret, if that is "
-     "there.",
+     "File of mode 0600 that holds the job's secret, if UNISONO_SECRET is not set. Default: the "
+     "secret that rank 0 publishes through the launcher on several nodes, else ~/.unisono/secret, "
+     "if it exists.",
      parse_text<&Config::secret_file>},
     {"UNISONO_TLS",
      "off|on",
      "off",
-     "Whether ranks speak TLS 1.3 with the store, against listeners on the path; the same on all. "
-     "Data "
-     "between nodes goes without.",
+     "Whether connections to the store use TLS 1.3, so that others on the network can't read them; "
+     "the same on all ranks. Data between nodes is not encrypted.",
      parse_switch<&Config::tls>},
     {"UNISONO_NODE_ID",
      "text",
      "",
-     "Name of the node; ranks with different names use tcp. Default: found from kernel and "
+     "Name of the node; ranks with different names use tcp. Default: derived from kernel and "
      "namespaces.",
      parse_text<&Config::node_id>},
     {"UNISONO_INTERFACE",
@@ -233,38 +220,37 @@ constexpr std::array<ConfigRow, 17> kRows{{
     {"UNISONO_PORTS",
      "ports",
      "",
-     "The ports in which a rank listens for those of other nodes, like 47000-47999: one for each "
-     "rank "
-     "of a node, two with file:// or multicast. Default: any free one.",
+     "Range of ports on which a rank listens for ranks of other nodes, like 47000-47999: one port "
+     "for each rank of a node, two with file:// or multicast. Default: any free port.",
      parse_ports},
     {"UNISONO_LOG",
      "level",
      "info",
-     "Least level of log lines: debug, info, warning, error. With debug a rank that others wait "
-     "for "
-     "shows where its threads are.",
+     "Minimum level of log lines: debug, info, warning, error. With debug, a rank that others wait "
+     "for logs the stacks of its threads.",
      parse_level},
     {"UNISONO_TIMEOUT_SECONDS",
      "seconds",
      "1800",
-     "Time that an operation may take, where the program gives none.",
+     "Timeout of an operation, where the program sets none.",
      parse_seconds<&Config::timeout>},
     {"UNISONO_STALL_SECONDS",
      "seconds",
      "5",
-     "A rank that waits this long says for whom, and again after twice that, and so on.",
+     "A rank that waits this long logs the ranks that it waits for, and again after twice that, "
+     "and so on.",
      parse_seconds<&Config::stall>},
     {"UNISONO_TRANSPORT",
      "text",
      "tcp",
-     "How ranks of different nodes reach each other, alike on all of them: tcp, or ucx for OpenUCX "
-     "(InfiniBand, RoCE), which has variables of its own.",
+     "Transport between nodes, the same on all ranks: tcp, or ucx for OpenUCX (InfiniBand, RoCE), "
+     "which has variables of its own.",
      parse_text<&Config::transport>},
     {"UNISONO_ARENA_BYTES",
      "bytes",
      "0",
      "Address space of a rank's shared memory (K, M, G, T allowed); 0: as much as the machine has "
-     "memory. Pages are taken when first used.",
+     "memory. Pages are allocated on first use.",
      parse_arena_bytes},
     {"UNISONO_SINGLE_COPY",
      "auto|off|always",
@@ -275,37 +261,35 @@ constexpr std::array<ConfigRow, 17> kRows{{
     {"UNISONO_CHECK_BUFFERS",
      "off|on",
      "off",
-     "Whether the wait for an asynchronous send or receive fails if its buffer was written to "
-     "before "
-     "it, or a page of a receive's read: to find such errors; messages take several times as long.",
+     "Debug check: wait() of an asynchronous send or receive fails if its buffer was written to "
+     "before wait(), or a page of a receive buffer was read. Messages take several times as long.",
      parse_switch<&Config::checks_buffers>},
     {"UNISONO_CRASH_REPORT",
      "off|on",
      "on",
-     "Whether a rank that dies of SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL first writes to "
-     "stderr "
-     "where it was. Handlers that the program, Python's faulthandler or a sanitizer has installed "
-     "before stay.",
+     "Whether a rank that ends by SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL first writes its "
+     "stack to stderr. Handlers that the program, Python's faulthandler or a sanitizer has "
+     "installed before stay.",
      parse_switch<&Config::reports_crashes>},
     {"UNISONO_LINKS",
      "figures",
      "",
-     "What links cost, if they are not to be measured: latency=US and message=US of messages "
+     "Costs of links, to use instead of a measurement: latency=US and message=US of messages "
      "between "
-     "nodes, bandwidth=GB/S, meeting=US and local_bandwidth=GB/S inside one. Figures left out are "
-     "those of two cores and a 10 Gbit/s network; of different ones the slowest count.",
+     "nodes, bandwidth=GB/S, meeting=US and local_bandwidth=GB/S inside one. Omitted numbers are "
+     "those of two cores and a 10 Gbit/s network; where ranks differ, the slowest counts.",
      parse_links},
     {"UNISONO_BACKEND_FALLBACK",
      "off|on",
      "off",
-     "Whether all ranks use backend unisono, with a warning, where one can't have the backend that "
-     "it asks for: no GPU, no MPI. Alike on all ranks.",
-     check_switch},
+     "Whether all ranks use backend unisono, with a warning, if one of them can't use the "
+     "requested backend: no GPU, no MPI. The same on all ranks.",
+     parse_switch<&Config::falls_back>},
     {"UNISONO_BACKEND_ALIAS",
      "names",
      "",
-     "Backends of Python's torch.distributed that mean Unisono, like gloo=unisono,nccl=unisono; "
-     "`unisono alias` says what else that takes.",
+     "Names of torch.distributed backends that select Unisono in Python, like "
+     "gloo=unisono,nccl=unisono; `unisono alias` prints all that has to be set for it.",
      check_names},
 }};
 
@@ -338,26 +322,36 @@ std::span<const ConfigRow> config_table() {
   return kRows;
 }
 
-Config read_config(const Environment& environment) {
-  Config config;
+void ParsedConfig::check() const {
+  if (!problems.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, problems);
+  }
+}
+
+ParsedConfig parse_config(const Environment& environment) {
+  ParsedConfig parsed;
+  Config& config = parsed.config;
+  std::string& problems = parsed.problems;
   config.home = environment("HOME").value_or("");
-  std::string problems;
   for (const ConfigRow& row : kRows) {
     UNISONO_CHECK(*row.default_value == '\0' || row.parse(row.default_value, config),
                   "a default in the table of settings can't be parsed");
     const std::optional<std::string> text = environment(row.name);
     if (text && !row.parse(*text, config)) {
       problems += fmt::format("{}{}=\"{}\" is not {}",
-                              problems.empty() ? "" : "; ",
+                              problems.empty() ? "settings: " : "; ",
                               row.name,
                               *text,
                               rule_of(row.type));
     }
   }
-  if (!problems.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "settings: " + problems);
-  }
-  return config;
+  return parsed;
+}
+
+Config read_config(const Environment& environment) {
+  ParsedConfig parsed = parse_config(environment);
+  parsed.check();
+  return std::move(parsed.config);
 }
 
 }  // namespace unisono

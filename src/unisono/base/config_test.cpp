@@ -1,19 +1,14 @@
 #include "unisono/base/config.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
 
 namespace unisono {
 namespace {
@@ -29,7 +24,7 @@ Environment fake(std::map<std::string, std::string> variables) {
 }
 
 TEST(Config, DefaultsAreThoseOfTheTable) {
-  const Config config = read_config(fake({}));
+  const base::Config config = read_config(fake({}));
   EXPECT_EQ(config.timeout, std::chrono::minutes(30));
   EXPECT_EQ(config.stall, std::chrono::seconds(5));
   EXPECT_EQ(config.log_level, LogLevel::kInfo);
@@ -37,10 +32,10 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
 }
 
 TEST(Config, ValuesAreParsedWithTheirUnits) {
-  const Config config = read_config(fake({{"UNISONO_TIMEOUT_SECONDS", "0.25"},
-                                          {"UNISONO_ARENA_BYTES", "3M"},
-                                          {"UNISONO_LOG", "error"},
-                                          {"UNISONO_NODE_ID", "left"}}));
+  const base::Config config = read_config(fake({{"UNISONO_TIMEOUT_SECONDS", "0.25"},
+                                                {"UNISONO_ARENA_BYTES", "3M"},
+                                                {"UNISONO_LOG", "error"},
+                                                {"UNISONO_NODE_ID", "left"}}));
   EXPECT_EQ(config.timeout, std::chrono::milliseconds(250));
   EXPECT_EQ(config.arena_bytes, 3 << 20);
   EXPECT_EQ(config.log_level, LogLevel::kError);
@@ -66,11 +61,11 @@ TEST(Config, OneMessageNamesEveryBadVariable) {
 
 TEST(Config, PortsAreARangeOrOnePort) {
   EXPECT_FALSE(read_config(fake({})).ports);
-  const Config range = read_config(fake({{"UNISONO_PORTS", "47000-47999"}}));
+  const base::Config range = read_config(fake({{"UNISONO_PORTS", "47000-47999"}}));
   ASSERT_TRUE(range.ports);
   EXPECT_EQ(range.ports->first, 47000);
   EXPECT_EQ(range.ports->last, 47999);
-  const Config one = read_config(fake({{"UNISONO_PORTS", "65535"}}));
+  const base::Config one = read_config(fake({{"UNISONO_PORTS", "65535"}}));
   ASSERT_TRUE(one.ports);
   EXPECT_EQ(one.ports->first, 65535);
   EXPECT_EQ(one.ports->last, 65535);
@@ -82,7 +77,7 @@ TEST(Config, PortsAreARangeOrOnePort) {
 
 TEST(Config, LinksHaveFiguresOfTheirOwn) {
   EXPECT_FALSE(read_config(fake({})).links);
-  const Config config = read_config(fake(
+  const base::Config config = read_config(fake(
       {{"UNISONO_LINKS", "latency=17,message=2.5,bandwidth=1.25,meeting=1,local_bandwidth=5"}}));
   ASSERT_TRUE(config.links);
   EXPECT_DOUBLE_EQ(config.links->latency, 17e-6);
@@ -90,7 +85,7 @@ TEST(Config, LinksHaveFiguresOfTheirOwn) {
   EXPECT_DOUBLE_EQ(config.links->remote_byte, 0.8e-9);
   EXPECT_DOUBLE_EQ(config.links->session, 1e-6);
   EXPECT_DOUBLE_EQ(config.links->local_byte, 0.2e-9);
-  const Config some = read_config(fake({{"UNISONO_LINKS", "latency=17"}}));
+  const base::Config some = read_config(fake({{"UNISONO_LINKS", "latency=17"}}));
   ASSERT_TRUE(some.links);
   EXPECT_DOUBLE_EQ(some.links->message, LinkCosts().message);
 }

@@ -2,213 +2,156 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
+#include <poll.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <string>
-#include <string_view>
+#include <memory>
 
-#include "unisono/base/crash/alternate_stack.h"
-#include "unisono/base/crash/cause.h"
-#include "unisono/base/crash/raw_stack.h"
-#include "unisono/base/crash/safe_text.h"
-#include "unisono/base/crash/stack_text.h"
 #include "unisono/base/deadline.h"
-#include "unisono/base/interrupted.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/stack_trace.h"
 #include "unisono/base/thread.h"
 
 namespace unisono {
 namespace {
 
 constexpr std::array kSignals{SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
-constexpr std::chrono::seconds kHeadlinePatience{1};
-constexpr std::chrono::seconds kChildPatience{5};
-// More than a report takes.
-constexpr std::chrono::seconds kOthersPatience{10};
+constexpr std::chrono::seconds kWritePatience{1};
+constexpr unsigned kReportSeconds = 12;
+// `unisono run` repeats the last 20 lines of a rank that has failed.
+constexpr std::ptrdiff_t kLongStack = 16;
+constexpr const char* kSeveral = "several ranks";
 
-constexpr std::string_view kSeveral = "several ranks";
-
-// What the handler looks at. It takes the name that it finds; who changes it writes into the other
-// place. Release there pairs with the handler's acquire.
-std::array<std::array<char, 64>, 2> names;
-std::atomic<std::size_t> current_name = 0;
+// Release store, paired with the acquire load in the handler. Earlier names are not freed, because
+// the handler may still read them.
+std::atomic<const char*> current_name = "";
 
 Mutex installing;
 bool is_installed UNISONO_GUARDED_BY(installing) = false;
 std::uint64_t naming_thread UNISONO_GUARDED_BY(installing) = 0;
 
-// The one report of a process: the thread that crashed first, and how far it has come. Only that
-// thread touches the rest.
-enum class Stage { kBegin, kStack, kEnd };
+// State of the single crash report of a process. The first thread that crashes becomes the
+// reporting thread and owns the variables below.
 std::atomic<pid_t> reporting_thread = 0;
-volatile Stage stage = Stage::kBegin;
-int reported_signal = 0;
-crash::SafeText headline;
-crash::RawStack crash_stack;
+siginfo_t* crash_info = nullptr;
+void* crash_context = nullptr;
+volatile int step = 0;
 
 pid_t this_thread_id() {
   return static_cast<pid_t>(::syscall(SYS_gettid));
 }
 
-void sleep_a_little() {
-  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
-  ::nanosleep(&kPause, nullptr);
-}
-
-void restore_default(int number) {
-  struct sigaction normal{};
-  normal.sa_handler = SIG_DFL;
-  ::sigaction(number, &normal, nullptr);
-}
-
-// Dies of it as soon as the handler returns: a core dump then shows what the thread was at.
-void die_after_return(int number, siginfo_t* info) {
-  restore_default(number);
+void change_mask(int how, int number) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, number);
-  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  if (::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), this_thread_id(), number, info) != 0) {
+  ::pthread_sigmask(how, &set, nullptr);
+}
+
+// Sends the signal to this thread again with the default action. The process ends as soon as the
+// signal is unblocked.
+void send_again(int number, siginfo_t* info) {
+  ::signal(number, SIG_DFL);
+  if (info == nullptr ||
+      ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), this_thread_id(), number, info) != 0) {
     ::syscall(SYS_tgkill, ::getpid(), this_thread_id(), number);
   }
 }
 
 [[noreturn]] void die_now(int number) {
-  restore_default(number);
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, number);
-  ::syscall(SYS_tgkill, ::getpid(), this_thread_id(), number);
-  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  send_again(number, nullptr);
+  change_mask(SIG_UNBLOCK, number);
   ::_exit(128 + number);  // Not reached.
 }
 
-int describe_stack_in_child(void* /*nothing*/) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (const int number : kSignals) {
-    restore_default(number);
-  }
-  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
-  ::setrlimit(RLIMIT_CORE, &no_core);
-  bool is_written = false;
-  try {
-    const std::string text = crash::describe_stack(crash_stack, headline.view());
-    is_written = crash::write_to_stderr(text, Deadline::after(kChildPatience));
-  } catch (const std::exception&) {
-    is_written = false;
-  }
-  ::_exit(is_written ? 0 : 1);
-}
-
-// A child of which nobody hears when it ends, and whose start nobody is told of. It has a stack of
-// its own: this one may be small, as that of Python's faulthandler is. -1 where there is none.
-pid_t start_child() {
-  constexpr std::size_t kStackBytes = 1 << 20;
-  void* const memory = ::mmap(
-      nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-  if (memory == MAP_FAILED) {
-    return -1;
-  }
-  return ::clone(
-      describe_stack_in_child, static_cast<std::byte*>(memory) + kStackBytes, 0, nullptr);
-}
-
-bool has_succeeded(pid_t child, Deadline deadline) {
-  int status = 0;
-  while (true) {
-    const pid_t ended = ::waitpid(child, &status, WNOHANG | __WALL);
-    if (ended == child) {
-      return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+// Writes with a time limit: a reader that has stopped must not prevent the process from dying.
+void write_to_stderr(std::string_view text) {
+  constexpr std::size_t kPieceBytes = 4096;  // A writable pipe accepts 4 KiB at once.
+  const Deadline deadline = Deadline::after(kWritePatience);
+  pollfd writable{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  while (!text.empty() && ::poll(&writable, 1, deadline.poll_timeout_ms()) > 0) {
+    const ssize_t n = ::write(STDERR_FILENO, text.data(), std::min(text.size(), kPieceBytes));
+    if (n < 0 && errno != EINTR && errno != EAGAIN) {
+      return;
     }
-    if (ended < 0 && errno != EINTR) {
-      return false;
+    text.remove_prefix(n > 0 ? static_cast<std::size_t>(n) : 0);
+  }
+}
+
+// Writes the report in steps. If the report itself crashes, the next call continues with the next
+// step.
+void report() {
+  static std::string_view headline;
+  static std::array<void*, 1 << 19> frames;  // Room for an overflowed stack of 8 MiB.
+  const Interrupted at = interrupted_at(crash_context);
+  if (step == 0) {
+    step = 1;
+    const char* const name = current_name.load(std::memory_order_acquire);
+    headline = crash_headline(name, *crash_info, at.stack_pointer);
+    write_to_stderr(headline);
+  }
+  std::span<void*> stack;
+  if (step == 1) {
+    step = 2;
+    stack = take_stack(crash_context, frames);
+  } else {
+    // take_stack() has crashed while it wrote the frame after these.
+    const auto end = std::find(frames.begin(), frames.end(), nullptr);
+    stack = {std::find(frames.begin(), end, at.program_counter), end};
+  }
+  if (step == 2) {
+    step = 3;
+    const std::string_view text = crash_stack(stack);
+    write_to_stderr(text);
+    if (std::count(text.begin(), text.end(), '\n') > kLongStack) {
+      write_to_stderr(headline);
     }
-    if (deadline.has_passed()) {
-      ::kill(child, SIGKILL);
-      while (::waitpid(child, &status, __WALL) < 0 && errno == EINTR) {
-      }
-      return false;
-    }
-    sleep_a_little();
   }
-}
-
-void show_stack() {
-  const pid_t child = start_child();
-  if (child < 0 || !has_succeeded(child, Deadline::after(kChildPatience))) {
-    crash::write_addresses(crash_stack, headline.view());
-  }
-}
-
-void say_what_happened(const siginfo_t& info, const void* context) {
-  std::array<char, 16> thread_name{};
-  ::prctl(PR_GET_NAME, thread_name.data());
-  const char* const name = names[current_name.load(std::memory_order_acquire)].data();
-  headline.add("[unisono ").add(name).add("] pid ");
-  headline.add_decimal(static_cast<std::uint64_t>(::getpid()));
-  headline.add(" (thread ").add(thread_name.data()).add("): ");
-  crash::add_cause(headline, info, interrupted_at(context).stack_pointer);
-  headline.add("\n");
-  crash::write_to_stderr(headline.view(), Deadline::after(kHeadlinePatience));
-}
-
-// The report itself has crashed, of a stack that was written over, say.
-[[noreturn]] void give_up() {
-  if (stage == Stage::kStack) {
-    stage = Stage::kEnd;
-    show_stack();
-  }
-  die_now(reported_signal);
 }
 
 void on_signal(int number, siginfo_t* info, void* context) {
   const int old_errno = errno;
-  const pid_t thread = this_thread_id();
   pid_t reporting = 0;
-  if (reporting_thread.compare_exchange_strong(reporting, thread)) {
-    reported_signal = number;
-    say_what_happened(*info, context);
-    stage = Stage::kStack;
-    crash::take_stack(context, crash_stack);
-    stage = Stage::kEnd;
-    show_stack();
-    die_after_return(number, info);
-  } else if (reporting == thread) {
-    give_up();
+  if (reporting_thread.compare_exchange_strong(reporting, this_thread_id())) {
+    crash_info = info;
+    crash_context = context;
+    // The alarm ends the process even if the report waits for a lock, such as the lock of the
+    // dynamic loader.
+    ::signal(SIGALRM, SIG_IGN);  // Discards a pending signal of the program's own timer.
+    ::alarm(kReportSeconds);
+    ::signal(SIGALRM, [](int /*number*/) { die_now(crash_info->si_signo); });
+    change_mask(SIG_UNBLOCK, SIGALRM);
+    ::signal(SIGCHLD, SIG_DFL);  // A handler of the program could wait for the report's child.
+    report();
+    // The signal is delivered after the handler returns, at the crashed instruction, so that the
+    // core dump shows that place.
+    change_mask(SIG_BLOCK, number);
+    send_again(number, info);
+  } else if (reporting == this_thread_id()) {
+    report();
+    die_now(crash_info->si_signo);
   } else {
-    const Deadline deadline = Deadline::after(kOthersPatience);
-    while (!deadline.has_passed()) {
-      sleep_a_little();
-    }
+    constexpr timespec kReportTime{.tv_sec = kReportSeconds, .tv_nsec = 0};
+    ::nanosleep(&kReportTime, nullptr);
     die_now(number);
   }
   errno = old_errno;
 }
 
-// Sanitizers report crashes themselves.
-bool has_sanitizer() {
-  return ::dlsym(RTLD_DEFAULT, "__sanitizer_set_death_callback") != nullptr;
-}
-
 void install_handlers() {
   struct sigaction mine{};
   mine.sa_sigaction = on_signal;
-  // What the report itself does wrong has to reach the handler; all else has to wait.
+  // SA_NODEFER: a crash of the report itself reaches the handler. All other signals are blocked
+  // meanwhile.
   mine.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   ::sigfillset(&mine.sa_mask);
   for (const int number : kSignals) {
@@ -223,32 +166,50 @@ void install_handlers() {
   }
 }
 
-void set_name(std::string_view name) UNISONO_REQUIRES(installing) {
-  const std::size_t current = current_name.load(std::memory_order_relaxed);
-  if (name == names[current].data() || kSeveral == names[current].data()) {
-    return;
+struct ReturnStack {
+  void operator()(std::byte* memory) const {
+    stack_t current{};
+    if (::sigaltstack(nullptr, &current) == 0 && current.ss_sp == memory) {
+      const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+      ::sigaltstack(&none, nullptr);
+    }
+    delete[] memory;
   }
-  const bool is_other_thread = naming_thread != 0 && naming_thread != this_thread_number();
-  naming_thread = this_thread_number();
-  std::array<char, 64>& place = names[1 - current];
-  place = {};
-  (is_other_thread ? kSeveral : name).copy(place.data(), place.size() - 1);
-  current_name.store(1 - current, std::memory_order_release);
+};
+
+// Returns an alternate signal stack, which this thread's handlers use until the stack is destroyed.
+// Returns null if the thread already has an alternate stack.
+std::unique_ptr<std::byte[], ReturnStack> make_alternate_stack() {
+  constexpr std::size_t kBytes = 1 << 18;
+  stack_t current{};
+  if (::sigaltstack(nullptr, &current) != 0 || (current.ss_flags & SS_DISABLE) == 0) {
+    return nullptr;
+  }
+  std::unique_ptr<std::byte[], ReturnStack> memory(new std::byte[kBytes]);
+  const stack_t mine{.ss_sp = memory.get(), .ss_flags = 0, .ss_size = kBytes};
+  ::sigaltstack(&mine, nullptr);
+  return memory;
 }
 
 }  // namespace
 
 void install_crash_reports(const std::string& name) {
-  static const bool is_left_alone = has_sanitizer();
-  if (is_left_alone) {
+  // Sanitizers report crashes themselves.
+  if (::dlsym(RTLD_DEFAULT, "__sanitizer_set_death_callback") != nullptr) {
     return;
   }
-  thread_local crash::AlternateStack alternate_stack;
-  alternate_stack.give_to_this_thread();
+  thread_local const auto alternate_stack = make_alternate_stack();
   const MutexLock lock(installing);
-  set_name(name);
+  const std::string_view current = current_name.load(std::memory_order_relaxed);
+  if (name != current && current != kSeveral) {
+    const bool is_other_thread = naming_thread != 0 && naming_thread != this_thread_number();
+    naming_thread = this_thread_number();
+    // Never freed, because a handler may read the name at any time.
+    const char* const own = is_other_thread ? kSeveral : ::strdup(name.substr(0, 64).c_str());
+    current_name.store(own == nullptr ? "" : own, std::memory_order_release);
+  }
   if (!is_installed) {
-    crash::prepare_to_take_stacks();
+    prepare_stack_traces();
     install_handlers();
     is_installed = true;
   }

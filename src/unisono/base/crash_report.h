@@ -1,27 +1,42 @@
 #pragma once
 
+#include <signal.h>
+
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace unisono {
 
-/// Has this process write to stderr where it was before it dies of SIGSEGV, SIGABRT, SIGBUS, SIGFPE
-/// or SIGILL: one line, which `name` begins ("rank 3"), says what has happened in words, and the
-/// stack of that thread follows. It still dies of that signal, and dumps core as before.
+/// Installs handlers that report a fatal SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL of this process
+/// to stderr within 12 seconds: a line with `name` ("rank 3") and the cause in words, then the
+/// stack of the crashing thread. The process still dies of that signal and dumps core as before.
 ///
-/// A signal whose disposition is not the default when this is called first stays with whoever has
-/// it, as do all of them in a program that was built with a sanitizer.
+/// A signal that has a handler at the first call keeps that handler. The function has no effect in
+/// a program that was built with a sanitizer.
 ///
-/// The calling thread gets a stack for the handler, unless it has one, so that it can report that
-/// its own has overflowed. On other threads the handler runs on their own stack: all but that is
-/// reported, and of an overflow the process dies as before. A thread that wants more calls this,
-/// too.
+/// The calling thread gets an alternate signal stack unless the thread already has one, so that a
+/// stack overflow is reported. In other threads a stack overflow ends the process without a report.
 ///
-/// May be called again. The name is the latest one then; where different threads have given
-/// different ones, as ranks do that are threads of a process, it is "several ranks".
-///
-/// Functions and lines are looked up by elfutils' libdw.so.1 in a child process, which is killed
-/// after five seconds: what remains then are addresses. Thread-safe. Never throws but for want of
-/// memory.
+/// The latest name counts. If different threads set different names, as ranks that are threads of
+/// one process do, the name becomes "several ranks". Thread-safe. Throws only if memory is
+/// exhausted.
 void install_crash_reports(const std::string& name);
+
+// Functions for signal handlers: they allocate no memory. A result is valid until the next call.
+// Only a single thread may call the functions at a time.
+
+/// Returns the first line of a crash report, with a newline: "[unisono rank 3] pid 4123 (thread
+/// train): SIGSEGV (address 0x10: not mapped)". `stack_pointer` is the thread's stack pointer, 0 if
+/// unknown.
+[[nodiscard]] std::string_view crash_headline(const char* name,
+                                              const siginfo_t& info,
+                                              std::uintptr_t stack_pointer);
+
+/// Returns one line for each frame of a stack from take_stack(), and a hint on how to get more
+/// details. addr2line (of binutils or elfutils) finds functions and lines, in a single run for each
+/// file of code, within five seconds. A file that was replaced after loading has no lines.
+[[nodiscard]] std::string_view crash_stack(std::span<void* const> stack);
 
 }  // namespace unisono

@@ -1,7 +1,5 @@
 #include "unisono/base/deadline.h"
 
-#include <chrono>
-
 #include <gtest/gtest.h>
 
 namespace unisono {

@@ -5,37 +5,39 @@
 
 namespace unisono {
 
-/// What kind of thing went wrong; callers branch on this, never on the text.
+/// Category of an error. Callers branch on the code, never on the text.
 enum class ErrorCode {
-  kInvalidArgument,  ///< A wrong argument, option or environment variable; nothing was sent.
-  kNotFound,         ///< A file, program or key that is not there.
+  kInvalidArgument,  ///< An argument, option or environment variable is invalid; no data was sent.
+  kNotFound,         ///< A file, program or key does not exist.
   kSystem,           ///< A system call failed; the message has errno's text.
   kTimeout,          ///< A deadline passed.
   kPeerLost,         ///< Another rank, the store or the launcher is gone.
   kMismatch,         ///< Ranks called different operations, or with different shapes.
   kUnauthenticated,  ///< The other side did not prove the job's secret.
   kIncompatible,     ///< The other side speaks another version.
-  kCorruptData,      ///< Bytes from a file or peer that no correct writer makes.
-  kClosed,           ///< The object was closed before; the message has the first cause.
-  kInterrupted,      ///< The program had the wait end; see base/interruption.h.
+  kCorruptData,      ///< The bytes of a file or peer are corrupt: no correct writer produces them.
+  kClosed,           ///< The object was closed earlier; the message has the first cause.
+  kInterrupted,      ///< The program had the wait end; see base/thread.h.
   kInternal          ///< A broken invariant: a bug in this library.
 };
 
-/// The enumerator's name without its prefix, e.g. "PeerLost".
+/// Returns the enumerator's name without the prefix, e.g. "PeerLost".
 [[nodiscard]] const char* to_string(ErrorCode code) noexcept;
 
-/// Every exception that leaves the core is one of these.
+/// The exception type of this library: every exception that leaves the core is an Error.
 class Error : public std::runtime_error {
  public:
+  /// `message` is the text that what() returns.
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
+  /// Returns the kind of the error. Callers branch on the code, never on the text.
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
 
  private:
   ErrorCode code_;
 };
 
-/// An Error(kSystem) whose message is "`what`: text of `error_number` (errno NN)".
+/// Returns an Error(kSystem) with the message "`what`: text of `error_number` (errno NN)".
 [[nodiscard]] Error system_error(const std::string& what, int error_number);
 
 namespace detail {
@@ -47,7 +49,8 @@ namespace detail {
 
 }  // namespace unisono
 
-/// Throws Error(kInternal) with the condition, its place and `message` when an invariant is broken.
+/// Checks an invariant: throws Error(kInternal) with the condition, the source position and
+/// `message` if `condition` is false.
 #define UNISONO_CHECK(condition, message)                                         \
   do {                                                                            \
     if (!(condition)) [[unlikely]] {                                              \

@@ -2,8 +2,6 @@
 
 #include <cerrno>
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <string_view>
 
 #include <gmock/gmock.h>
@@ -37,7 +35,7 @@ Environment logging(const std::string& level) {
   };
 }
 
-// As c10::Error has it, alone and within the text of another exception.
+// The text of c10::Error, alone and within the text of another exception.
 TEST(ErrorText, LeavesOutTheStackOfLibTorchUnlessDebugging) {
   const std::string stack =
       "\nException raised from infer_size at ExpandUtils.h:34 (most recent call first):"

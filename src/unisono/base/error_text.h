@@ -9,9 +9,9 @@
 
 namespace unisono {
 
-/// The text of an exception for users: what(), without the stack that LibTorch appends to each of
-/// its exceptions. Those 20 and more lines of addresses hide the message, and push it out of what
-/// a terminal or a report shows. With UNISONO_LOG=debug the text is whole.
+/// Returns the text of an exception for users: what() without the stack trace that LibTorch appends
+/// to each of its exceptions. The 20 and more lines of addresses hide the message, so that a
+/// terminal or a report does not show the message. With UNISONO_LOG=debug the text is complete.
 ///
 /// For the end of a program:
 ///
@@ -19,8 +19,8 @@ namespace unisono {
 ///       std::fprintf(stderr, "train: %s\n", unisono::error_text(error).c_str());
 ///     }
 ///
-/// Thread-safe. Knows LibTorch's stack by its first line, so it needs no LibTorch, and also works
-/// on an exception whose text has another one's in it.
+/// Thread-safe. Recognizes the stack trace by the first line and therefore needs no LibTorch.
+/// Handles a text that embeds the text of another exception.
 [[nodiscard]] inline std::string error_text(
     const std::exception& error, const Environment& environment = process_environment()) {
   constexpr std::string_view kStack = "\nException raised from ";

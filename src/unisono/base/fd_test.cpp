@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cerrno>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -21,7 +20,7 @@
 namespace unisono {
 namespace {
 
-// A connection whose one end no child shares.
+// A connection with an end that no child shares.
 struct Connection {
   Fd unshared;
   Fd other;
@@ -40,10 +39,10 @@ bool can_send(int fd) {
   return ::send(fd, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-// A child that lives, without exec, as long as this object.
-class Child {
+// A child that exists without exec during this object's lifetime.
+class IdleChild {
  public:
-  Child() : pid_(::fork()) {
+  IdleChild() : pid_(::fork()) {
     if (pid_ == 0) {
       for (;;) {
         ::pause();
@@ -52,21 +51,21 @@ class Child {
     EXPECT_GT(pid_, 0);
   }
 
-  ~Child() {
+  ~IdleChild() {
     EXPECT_EQ(::kill(pid_, SIGKILL), 0);
     EXPECT_EQ(::waitpid(pid_, nullptr, 0), pid_);
   }
 
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  Child(Child&&) = delete;
-  Child& operator=(Child&&) = delete;
+  IdleChild(const IdleChild&) = delete;
+  IdleChild& operator=(const IdleChild&) = delete;
+  IdleChild(IdleChild&&) = delete;
+  IdleChild& operator=(IdleChild&&) = delete;
 
  private:
   pid_t pid_;
 };
 
-// What `body` returns in a child; it makes only async-signal-safe calls.
+// Returns the result of `body` in a child. `body` makes only async-signal-safe calls.
 template <class Body>
 int result_in_child(Body body) {
   const pid_t child = ::fork();
@@ -88,7 +87,7 @@ bool hangs_up(const Fd& fd) {
 
 TEST(UnsharedFd, ItsEndIsSeenThoughAChildLives) {
   Connection connection = connect();
-  const Child child;
+  const IdleChild child;
   EXPECT_TRUE(can_send(connection.unshared.get())) << "the parent keeps it";
   char byte = 0;
   EXPECT_EQ(::read(connection.other.get(), &byte, 1), 1);
@@ -142,7 +141,7 @@ TEST(UnsharedFd, WhatCannotBeOpenedIsNotOpen) {
   EXPECT_FALSE(fd.is_open());
 }
 
-// Sockets of a kind that nothing else in this process has.
+// Opens a socket of a kind that this process does not use elsewhere.
 int open_marked() {
   return ::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 }

@@ -4,14 +4,11 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
 
-#include "unisono/base/config.h"
 #include "unisono/base/error.h"
-#include "unisono/base/loaded_library.h"
-#include "unisono/base/visible_devices.h"
+#include "unisono/base/process.h"
+#include "unisono/base/setting_checks.h"
 
 namespace unisono {
 namespace {
@@ -22,7 +19,7 @@ struct CudaUuid {
   std::array<unsigned char, 16> bytes;
 };
 
-// What this project needs of NVIDIA's libcuda.so.1, whose functions return 0 where they succeed.
+// The functions of NVIDIA's libcuda.so.1 that this library calls. Each returns 0 on success.
 struct Cuda {
   int (*init)(unsigned flags);
   int (*error_text)(int error, const char** text);
@@ -33,7 +30,7 @@ struct Cuda {
   int (*memory)(std::size_t* n_bytes, int device);
 };
 
-// Throws Error(kNotFound) where there is none.
+// Throws Error(kNotFound) if the library is not installed or lacks a function.
 Cuda load_cuda() {
   const LoadedLibrary library("libcuda.so.1");
   Cuda cuda{};
@@ -84,7 +81,7 @@ Gpu read_gpu(const Cuda& cuda, int index) {
   return gpu;
 }
 
-// Of a driver that is there.
+// Initializes the driver and lists its GPUs.
 Gpus ask(const Cuda& cuda) {
   Gpus result;
   int n_devices = 0;
@@ -96,14 +93,14 @@ Gpus ask(const Cuda& cuda) {
   }
   if (const int count_error = cuda.count(&n_devices); count_error != 0) {
     result.explanation =
-        fmt::format("NVIDIA's driver can't count: {}", describe_error(cuda, count_error));
+        fmt::format("NVIDIA's driver can't count the GPUs: {}", describe_error(cuda, count_error));
     return result;
   }
   for (int index = 0; index < n_devices; ++index) {
     result.visible.push_back(read_gpu(cuda, index));
   }
   if (n_devices == 0) {
-    result.explanation = "NVIDIA's driver is there, and shows no GPU";
+    result.explanation = "NVIDIA's driver is installed, but shows no GPU";
   }
   return result;
 }
@@ -111,7 +108,7 @@ Gpus ask(const Cuda& cuda) {
 std::string describe_absence(const std::optional<std::string>& text,
                              const VisibleDevices& wanted,
                              const std::string& reason) {
-  std::string absence = fmt::format("there is no driver of NVIDIA ({})", reason);
+  std::string absence = fmt::format("there is no NVIDIA driver ({})", reason);
   if (!text) {
     return absence;
   }
@@ -131,14 +128,14 @@ std::string explain_fewer(const std::string& text,
                        found.visible.size() == 1 ? "" : "s");
   }
   if (found.visible.size() < wanted.names.size()) {
-    return fmt::format("{}={} names {} GPU{}, CUDA shows {}: {}",
-                       kVariable,
-                       text,
-                       wanted.names.size(),
-                       wanted.names.size() == 1 ? "" : "s",
-                       found.visible.size(),
-                       found.explanation.empty() ? "one that it does not know hides all that follow"
-                                                 : found.explanation);
+    return fmt::format(
+        "{}={} names {} GPU{}, CUDA shows {}: {}",
+        kVariable,
+        text,
+        wanted.names.size(),
+        wanted.names.size() == 1 ? "" : "s",
+        found.visible.size(),
+        found.explanation.empty() ? "an unknown GPU hides all that follow" : found.explanation);
   }
   return found.explanation;
 }

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,11 +24,13 @@ using Touch = GuardedPages::Touch;
 constexpr std::size_t kMostRanges = 4096;
 constexpr std::size_t kMostNameBytes = 500;
 
-// What the handler looks at: so it takes no memory and no lock.
+constexpr std::uintptr_t kNowhere = std::numeric_limits<std::uintptr_t>::max();
+
+// A guarded range. The signal handler reads the fields without a lock and without allocation.
 struct Range {
   std::atomic<bool> is_taken = false;
-  // Zero while nothing is guarded.
-  std::atomic<std::uintptr_t> begin = 0;
+  // First guarded address; kNowhere outside of a use, so that the range contains no address.
+  std::atomic<std::uintptr_t> begin = kNowhere;
   std::atomic<std::uintptr_t> end = 0;
   std::atomic<Touch> touch = Touch::kNone;
   std::array<char, kMostNameBytes> name{};
@@ -39,7 +42,7 @@ struct sigaction former_action;
 
 Touch touch_of([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
-  constexpr greg_t kIsWrite = 2;  // Of a page fault's error code.
+  constexpr greg_t kIsWrite = 2;  // Bit of a page fault's error code.
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
   return (registers[REG_ERR] & kIsWrite) != 0 ? Touch::kWrite : Touch::kRead;
 #else
@@ -56,7 +59,8 @@ void say(std::string_view text) {
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-// Lets the thread through. False if the range has not this address.
+// Records the access and unprotects the range. Returns false if the range does not contain the
+// address.
 bool let_through(Range& range, std::uintptr_t address, Touch touch) {
   const std::uintptr_t begin = range.begin.load(std::memory_order_acquire);
   const std::uintptr_t end = range.end.load(std::memory_order_relaxed);
@@ -80,7 +84,7 @@ void hand_on(int number, siginfo_t* info, void* context) {
   } else if (former_action.sa_handler != SIG_DFL && former_action.sa_handler != SIG_IGN) {
     former_action.sa_handler(number);
   } else {
-    // The instruction is repeated, and ends the process.
+    // The instruction is executed again and ends the process.
     ::signal(number, SIG_DFL);
   }
 }
@@ -105,7 +109,7 @@ bool install_handler() {
   return ::sigaction(SIGSEGV, &mine, &former_action) == 0;
 }
 
-// Its place in the table, or -1.
+// Returns the index of a free range in the table, or -1.
 int take_range() {
   const auto free = std::find_if(ranges.begin(), ranges.end(), [](Range& range) {
     return !range.is_taken.exchange(true, std::memory_order_acquire);
@@ -136,7 +140,7 @@ GuardedPages::GuardedPages(std::span<std::byte> memory, const std::string& name)
   range.n_name_bytes = name.copy(range.name.data(), range.name.size());
   range.touch.store(Touch::kNone, std::memory_order_relaxed);
   range.end.store(end, std::memory_order_relaxed);
-  // Release: who sees the begin sees the rest.
+  // Release: a handler that reads the new `begin` reads the other fields of the same range.
   range.begin.store(begin, std::memory_order_release);
   // NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address.
   ::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_NONE);
@@ -146,6 +150,8 @@ GuardedPages::~GuardedPages() {
   if (range_ >= 0) {
     Range& range = range_at(range_);
     unprotect(range.begin, range.end);
+    // A handler that still reads the old `end` must not combine it with a later `begin`.
+    range.begin.store(kNowhere, std::memory_order_release);
     range.end.store(0, std::memory_order_release);
     range.is_taken.store(false, std::memory_order_release);
   }

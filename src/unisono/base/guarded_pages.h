@@ -7,21 +7,27 @@
 
 namespace unisono {
 
-/// Memory that nobody is to touch for a while: its whole pages can't be read or written as long as
-/// this lives. Who does so by a machine instruction is let through from then on, and said to have
-/// done it; a system call with such memory fails with EFAULT. For finding errors in programs: takes
-/// SIGSEGV, and hands on to its former handler what is not about guarded pages.
+/// Guards memory that the program must not access for a while, to find errors in programs. The
+/// whole pages inside the memory are neither readable nor writable during the lifetime of this
+/// object.
+///
+/// The first access by a machine instruction is recorded, reported to stderr and then allowed,
+/// together with all later accesses. A system call on guarded memory fails with EFAULT.
+///
+/// Installs a process-wide SIGSEGV handler, which forwards faults outside guarded pages to the
+/// earlier handler. Errors: if the handler cannot be installed, the object guards no page.
 class GuardedPages {
  public:
   enum class Touch : std::uint8_t {
     kNone,
     kRead,
     kWrite,
-    kSome  ///< The processor does not say which.
+    kSome  ///< The access was a read or a write; this processor does not distinguish them.
   };
 
-  /// `name`, of at most 500 bytes, is what standard error gets with the first touch: "NAME is
-  /// read". Guards nothing where no whole page lies inside, or thousands of others are guarded.
+  /// `name`, at most 500 bytes, begins the line that the first access writes to stderr: "NAME is
+  /// read". Guards no page if no whole page lies inside the memory, or if 4,096 ranges are already
+  /// guarded.
   GuardedPages(std::span<std::byte> memory, const std::string& name);
   ~GuardedPages();
 
@@ -30,11 +36,11 @@ class GuardedPages {
   GuardedPages(GuardedPages&&) = delete;
   GuardedPages& operator=(GuardedPages&&) = delete;
 
-  /// The first touch so far.
+  /// Returns the kind of the first access so far.
   [[nodiscard]] Touch first_touch() const;
 
  private:
-  int range_;  // In the table that the signal's handler looks at, or -1.
+  int range_;  // Index in the signal handler's table, or -1.
 };
 
 [[nodiscard]] const char* to_string(GuardedPages::Touch touch);

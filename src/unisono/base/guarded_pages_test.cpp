@@ -3,12 +3,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -40,7 +37,7 @@ std::byte read(const std::byte& byte) {
   return const_cast<const volatile std::byte&>(byte);
 }
 
-// aarch64's kernel does not say.
+// aarch64's kernel does not report the kind of access.
 bool is(Touch touch, Touch expected) {
   return touch == expected || touch == Touch::kSome;
 }
@@ -112,7 +109,7 @@ TEST_F(GuardedPagesDeathTest, OtherFaultsEndTheProcessAsEver) {
         void* const none = ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         *static_cast<volatile char*>(none) = 1;
       },
-      // Sanitizers have a handler that exits.
+      // Sanitizers install a handler that exits.
       [](int status) { return !WIFEXITED(status) || WEXITSTATUS(status) != 0; },
       "");
 }

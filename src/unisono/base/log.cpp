@@ -4,8 +4,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <string>
-#include <string_view>
 #include <utility>
 
 namespace unisono {
@@ -27,14 +25,14 @@ const char* label(LogLevel level) {
 
 }  // namespace
 
-Logger::Logger(std::string name, LogLevel least) : name_(std::move(name)), least_(least) {}
+base::Logger::Logger(std::string name, LogLevel least) : name_(std::move(name)), least_(least) {}
 
-void Logger::write(LogLevel level, std::string_view text) const {
+void base::Logger::write(LogLevel level, std::string_view text) const {
   if (!is_enabled(level)) {
     return;
   }
   const std::string line = fmt::format("[unisono {}] {}{}\n", name_, label(level), text);
-  // A log that can't be written (stderr closed, disk full) must not end the training.
+  // A failed write (stderr closed, disk full) must not end the training.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -14,7 +14,7 @@
 
 namespace unisono {
 
-/// std::mutex that clang's -Wthread-safety understands (libstdc++'s own carries no annotations).
+/// A std::mutex with the annotations of clang's -Wthread-safety, which libstdc++ lacks.
 class UNISONO_TSA(capability("mutex")) Mutex {
  public:
   void lock() UNISONO_TSA(acquire_capability()) { mutex_.lock(); }
@@ -25,8 +25,10 @@ class UNISONO_TSA(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
+/// Locks a Mutex during the lifetime of the object.
 class UNISONO_TSA(scoped_lockable) MutexLock {
  public:
+  /// Blocks until the mutex is free.
   explicit MutexLock(Mutex& mutex) UNISONO_TSA(acquire_capability(mutex)) : mutex_(mutex) {
     mutex_.lock();
   }
@@ -42,13 +44,14 @@ class UNISONO_TSA(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-/// Condition variable for Mutex. Wait in a loop that tests the condition: clang's analysis can
-/// follow a loop, but not a predicate passed as a lambda.
+/// A condition variable for Mutex. Wait in a loop that tests the condition: clang's analysis can
+/// follow a loop, but not a predicate that is passed as a lambda.
 class Condition {
  public:
+  /// Waits for a notification, without a limit. The mutex is free during the wait.
   void wait(Mutex& mutex) UNISONO_REQUIRES(mutex) { condition_.wait(mutex); }
 
-  /// Returns false when `deadline` passed without a notification.
+  /// Waits for a notification until `deadline`. Returns false if the deadline has passed.
   template <class TimePoint>
   bool wait_until(Mutex& mutex, const TimePoint& deadline) UNISONO_REQUIRES(mutex) {
     return condition_.wait_until(mutex, deadline) == std::cv_status::no_timeout;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 
 namespace unisono {
@@ -45,6 +47,37 @@ std::thread start_thread(const char* name, const std::string& failure, std::func
     throw Error(
         ErrorCode::kSystem,
         fmt::format("{}: {}; raise the limit of processes (ulimit -u)", failure, error.what()));
+  }
+}
+
+namespace {
+
+// Users perceive a delay of 100 ms as immediate.
+constexpr std::chrono::milliseconds kBetweenChecks{100};
+
+std::atomic<InterruptionCheck> the_check = nullptr;
+
+}  // namespace
+
+void set_interruption_check(InterruptionCheck check) noexcept {
+  the_check.store(check, std::memory_order_release);
+}
+
+Deadline next_interruption_check() {
+  return the_check.load(std::memory_order_relaxed) == nullptr ? Deadline::never()
+                                                              : Deadline::after(kBetweenChecks);
+}
+
+void check_interruption() {
+  if (const InterruptionCheck check = the_check.load(std::memory_order_acquire)) {
+    check();
+  }
+}
+
+void interruptible_sleep_until(Deadline deadline) {
+  while (!deadline.has_passed()) {
+    std::this_thread::sleep_until(earlier(deadline, next_interruption_check()).time());
+    check_interruption();
   }
 }
 

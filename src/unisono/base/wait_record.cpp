@@ -2,17 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/bytes.h"
-#include "unisono/base/fnv.h"
 
 namespace unisono {
 namespace {

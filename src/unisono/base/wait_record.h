@@ -12,37 +12,42 @@
 
 namespace unisono {
 
-/// The variable that tells a rank where its launcher looks for its waits: the path of a file of
-/// kWaitFileBytes, which holds checked() bytes of a WaitRecord, or zeros. Empty: nobody looks.
+/// Environment variable with the path of the file in which a rank publishes its long waits for the
+/// launcher. The file has kWaitFileBytes bytes, and holds checked() bytes of a WaitRecord, or
+/// zeros. If the variable is empty, no launcher reads waits.
 inline constexpr const char* kWaitFileVariable = "UNISONO_WAIT_FILE";
 
+/// Size of a wait file in bytes.
 inline constexpr std::size_t kWaitFileBytes = 64 << 10;
 
-/// A wait for other ranks that is so long that it was reported.
+/// A wait for other ranks that lasted long enough to be reported as a stall.
 struct LongWait {
-  Deadline::Clock::time_point since;  ///< Nothing has come since then.
-  Deadline::Clock::time_point seen;   ///< When the rank has last found that it goes on.
-  std::string operation;              ///< "all_reduce #3 (f32[8], sum)".
-  std::vector<int> late;              ///< Ranks of the job; none: any may end it.
+  Deadline::Clock::time_point since;  ///< No data has arrived since this time.
+  /// Time at which the rank last observed that the wait continues.
+  Deadline::Clock::time_point seen;
+  std::string operation;  ///< Description such as "all_reduce #3 (f32[8], sum)".
+  std::vector<int> late;  ///< Late ranks, as ranks in the job; empty if any rank may end the wait.
 };
 
-/// What a rank tells its launcher of its waits.
+/// Waits of a rank, in the form that the launcher reads.
 struct WaitRecord {
   pid_t pid = 0;
   std::vector<LongWait> waits = {};
 };
 
-/// Of many waits, many late ranks and a long text the first part: all fits into the file.
+/// Serializes a record. Truncates long lists of waits, late ranks and long texts, so that the
+/// result fits into the file.
 [[nodiscard]] std::vector<std::byte> encode(const WaitRecord& record);
 
-/// Nothing when the bytes are no record.
+/// Returns std::nullopt if the bytes are not a valid record.
 [[nodiscard]] std::optional<WaitRecord> decode_wait_record(std::span<const std::byte> bytes);
 
-/// The bytes with their checksum and length in front, so that who reads them while they are written
-/// notices it.
+/// Returns the bytes preceded by their checksum and length. A concurrent reader thereby detects a
+/// partial write.
 [[nodiscard]] std::vector<std::byte> checked(std::span<const std::byte> bytes);
 
-/// The bytes that checked() took, at the begin of `file`. Nothing while they are written.
+/// Returns the bytes that checked() received, from the beginning of `file`. Returns std::nullopt if
+/// the write is incomplete.
 [[nodiscard]] std::optional<std::span<const std::byte>> find_checked(
     std::span<const std::byte> file);
 

@@ -1,13 +1,8 @@
 #include "unisono/base/wait_record.h"
 
 #include <chrono>
-#include <cstddef>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
-
-#include "unisono/base/deadline.h"
 
 namespace unisono {
 namespace {

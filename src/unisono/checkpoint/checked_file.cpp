@@ -3,17 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/file_sums.h"
 
 namespace unisono::checkpoint {
 
@@ -34,7 +27,7 @@ void CheckedFile::read_raw(std::uint64_t offset, std::span<std::byte> into) {
   n_read_ += n_now;
   if (n_now < into.size()) {
     throw Error(ErrorCode::kCorruptData,
-                fmt::format("{}: ends at offset {}, where {} more bytes were to come",
+                fmt::format("{}: ends at offset {}, but {} more bytes are expected",
                             path(),
                             offset + n_now,
                             into.size() - n_now));
@@ -76,7 +69,7 @@ void CheckedFile::read_at(std::uint64_t offset, std::span<std::byte> into) {
     const std::uint64_t block = offset / kBlockBytes;
     const std::uint64_t begin = block * kBlockBytes;
     if (offset >= file_.n_bytes()) {
-      read_raw(offset, into);  // throws
+      read_raw(offset, into);  // throws kCorruptData
     }
     const std::uint64_t n_block = bytes_of_block(block);
     const auto n_now =

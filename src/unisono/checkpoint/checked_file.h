@@ -7,31 +7,33 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/regular_file.h"
-#include "unisono/checkpoint/file_sums.h"
+#include "unisono/base/file.h"
+#include "unisono/checkpoint/manifest.h"
 
 namespace unisono::checkpoint {
 
-/// A file that is read in parts, against its sums where there are some. Not thread-safe.
+/// A file that is read in parts and verified against check sums, if there are any. Caches one block
+/// for small reads. Errors are thrown as Error. Not thread-safe.
 class CheckedFile {
  public:
-  /// Throws Error as RegularFile does; kCorruptData when the file is not as long as its sums say.
+  /// Opens the file. Throws the errors of RegularFile; kCorruptData if the length differs from the
+  /// length in `sums`.
   explicit CheckedFile(const std::string& path, std::optional<FileSums> sums = std::nullopt);
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }
 
   [[nodiscard]] std::uint64_t n_bytes() const { return file_.n_bytes(); }
 
-  /// Fills `into` with the bytes from `offset` on.
+  /// Fills `into` with the bytes from `offset`.
   ///
-  /// Throws Error: kSystem; kCorruptData where the file ends before, or a block has not the sum
-  /// that it was written with.
+  /// Throws Error: kSystem; kCorruptData if the file ends early or a block does not match its check
+  /// sum.
   void read_at(std::uint64_t offset, std::span<std::byte> into);
 
-  /// Reads all of it. Throws as read_at().
+  /// Reads the whole file. Throws the errors of read_at().
   void verify();
 
-  /// Bytes that were read from the file so far, for what parts cost.
+  /// Returns the number of bytes read from the file so far, to measure the cost of partial reads.
   [[nodiscard]] std::uint64_t n_read() const { return n_read_; }
 
  private:

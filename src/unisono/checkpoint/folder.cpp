@@ -8,21 +8,15 @@
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
-#include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
+#include "unisono/base/file.h"
 #include "unisono/base/log.h"
 #include "unisono/checkpoint/json.h"
-#include "unisono/checkpoint/manifest.h"
 
 namespace unisono::checkpoint {
 namespace {
@@ -31,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
 constexpr std::size_t kLeastDigits = 8;
-// Of a checkpoint of more than 10 TiB.
+// Sufficient for a checkpoint of more than 10 TiB.
 constexpr std::uint64_t kMostManifestBytes = std::uint64_t{1} << 27;
 constexpr const char* kPartSuffix = ".part";
 constexpr const char* kOldSuffix = ".old";
@@ -41,8 +35,8 @@ std::string path_of(const std::string& root, std::int64_t step) {
   return root + "/" + checkpoint_name(step);
 }
 
-// The checkpoint's name of which this one is made by suffixes: of what is no whole checkpoint, or
-// none any more. Nothing for other names.
+// Returns the name of the checkpoint from which a name with suffixes derives: such a folder is not
+// a complete checkpoint. Returns std::nullopt for other names.
 std::optional<std::string> leftover_of(std::string_view name) {
   const std::string_view whole = name;
   for (bool is_stripped = true; is_stripped;) {
@@ -76,7 +70,8 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// A killed remover leaves a name that nobody takes for a checkpoint.
+// Renames the folder before the removal: if the process is killed meanwhile, the remaining name
+// does not count as a checkpoint.
 void remove_checkpoint(const std::string& path) noexcept {
   std::error_code ignored;
   const std::string removed = path + kRemovedSuffix;
@@ -87,12 +82,13 @@ void remove_checkpoint(const std::string& path) noexcept {
 
 void rename_to(const std::string& from, const std::string& path) {
   if (::rename(from.c_str(), path.c_str()) != 0) {
-    throw system_error("save " + path + ": can't give the checkpoint its name", errno);
+    throw system_error("save " + path + ": can't rename the checkpoint to its final name", errno);
   }
 }
 
-// Where file systems can't exchange: for a moment no checkpoint has the name. Readers then take the
-// old one, and so does the next writer if this one dies: see find_checkpoint() and restore().
+// For file systems that cannot exchange names: for a moment no checkpoint has the name. Readers
+// then use the old checkpoint. If this writer dies, the next writer restores the old name: see
+// find_checkpoint() and restore().
 void replace(const std::string& root, const std::string& part, const std::string& path) {
   const std::string old = path + kOldSuffix;
   rename_to(path, old);
@@ -107,15 +103,15 @@ void replace(const std::string& root, const std::string& part, const std::string
   fs::remove_all(old, ignored);
 }
 
-// Gives `part` the name `path`, on the disk. A checkpoint that has it is exchanged, so that at
-// every moment one of the two is there, and goes afterwards.
+// Renames `part` to `path` and syncs the name to disk. An existing checkpoint with that name is
+// exchanged, so that either checkpoint exists at every moment, and removed afterwards.
 void give_name(const std::string& root, const std::string& part, const std::string& path) {
   if (::rename(part.c_str(), path.c_str()) == 0) {
     sync_folder(root);
     return;
   }
   if (errno != ENOTEMPTY && errno != EEXIST) {
-    throw system_error("save " + path + ": can't give the checkpoint its name", errno);
+    throw system_error("save " + path + ": can't rename the checkpoint to its final name", errno);
   }
   if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) != 0) {
     replace(root, part, path);
@@ -126,7 +122,7 @@ void give_name(const std::string& root, const std::string& part, const std::stri
   fs::remove_all(part, ignored);
 }
 
-// The checkpoint that a writer had no time to replace has its name again.
+// Restores the name of a checkpoint that a killed writer has not replaced completely.
 void restore(const std::string& root, const std::string& name) {
   const std::string path = root + "/" + name;
   if (exists(path + kOldSuffix) && !exists(path)) {
@@ -135,7 +131,7 @@ void restore(const std::string& root, const std::string& name) {
   }
 }
 
-// With the names of all that are missing on the way, on the disk.
+// Creates the folder and all missing parents, and syncs their names to disk.
 void make_folders(const std::string& folder) {
   std::vector<fs::path> parents;
   std::error_code error;
@@ -175,7 +171,8 @@ std::optional<std::int64_t> step_of(std::string_view name) {
 
 std::optional<std::string> find_checkpoint(const std::string& root, std::int64_t step) {
   const std::string path = path_of(root, step);
-  // The name again at last: a writer may have given it to the new one between two looks.
+  // Checks the original name twice: a writer may have given that name to the new checkpoint between
+  // the other two checks.
   for (const std::string& place : {path, path + kOldSuffix, path}) {
     if (exists(place)) {
       return place;
@@ -229,7 +226,7 @@ void begin_checkpoint(const std::string& root, std::int64_t step) {
 
 std::string commit_checkpoint(const std::string& root, std::int64_t step) {
   std::string path = path_of(root, step);
-  // Before anything has another name: a full disk is found here.
+  // The file "latest" is written before any rename, so that a full disk is detected here.
   AtomicFile latest(root + "/" + kLatestName);
   const std::string name = checkpoint_name(step) + "\n";
   latest.write(std::as_bytes(std::span(name)));
@@ -249,7 +246,8 @@ void remove_older_checkpoints(const std::string& root, std::int64_t newest, int 
   try {
     steps = list_steps(root);
   } catch (const Error& error) {
-    Logger("checkpoint").warning(std::string("older checkpoints stay: ") + error.what());
+    base::Logger("checkpoint")
+        .warning(std::string("older checkpoints were not deleted: ") + error.what());
   }
   steps.erase(std::upper_bound(steps.begin(), steps.end(), newest), steps.end());
   for (std::size_t i = 0; i + static_cast<std::size_t>(n_kept) < steps.size(); ++i) {

@@ -10,32 +10,27 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/latest.h"
-#include "unisono/checkpoint/manifest.h"
 
 #include "support/temporary_folder.h"
 #include "support/throws_error.h"
 
 namespace {
 
-// What the functions below do instead of their system calls; 0 or an error number.
+// Replaces the system call in the functions below; returns 0 or an error number.
 std::function<int(int descriptor)> instead_of_fsync;
-// Else renameat2() says that the file system can't exchange names, as that of this test can.
+// If false, renameat2() reports that the file system can't exchange names. The file system of this
+// test can.
 bool can_exchange = true;
-// Before each rename().
+// Called before each rename().
 std::function<void()> look_around;
 
 int outcome(int error_number) {
@@ -45,7 +40,7 @@ int outcome(int error_number) {
 
 }  // namespace
 
-// In place of the C library's.
+// Replaces the function of the C library.
 extern "C" int fsync(int descriptor) {
   if (instead_of_fsync) {
     return outcome(instead_of_fsync(descriptor));
@@ -128,7 +123,7 @@ TEST_F(Folders, TheLatestIsTheOneThatWasSavedLast) {
   EXPECT_EQ(latest_checkpoint(root()), root() + "/step-00000010");
   EXPECT_EQ(resolve(root()), root() + "/step-00000010");
   EXPECT_THAT(list_steps(root()), ElementsAre(10, 20));
-  // A writer that died before it wrote "latest" for the first time.
+  // A writer has died before its first write of "latest".
   std::filesystem::remove(root() + "/latest");
   EXPECT_EQ(latest_checkpoint(root()), root() + "/step-00000020");
 }
@@ -171,7 +166,7 @@ TEST_F(Folders, OnFileSystemsThatCantExchangeTheOldOneStaysUntilTheNewOneHasItsN
   EXPECT_THAT(folder_.names(), ElementsAre("latest", "step-00000010"));
 }
 
-// At each of a writer's steps, and so wherever it dies.
+// Checked at each of a writer's steps, so the result holds wherever the writer dies.
 TEST_F(Folders, OnFileSystemsThatCantExchangeReadersFindOneAtEveryMoment) {
   can_exchange = false;
   save(9, "other");

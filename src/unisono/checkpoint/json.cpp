@@ -3,23 +3,19 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/regular_file.h"
+#include "unisono/base/file.h"
 
 namespace unisono::checkpoint {
 namespace {
 
 using nlohmann::json;
 
-// What our files have is less deep, and what follows a value's nesting may do so by recursion.
+// Our files have fewer levels. The limit protects code that processes nested values recursively.
 constexpr int kMostDepth = 16;
 
 template <class Json>
@@ -72,7 +68,7 @@ json parse_json_object(std::string_view text, const std::string& where) {
   try {
     parsed = json::parse(text, watch);
   } catch (const json::exception& error) {
-    throw Error(ErrorCode::kCorruptData, fmt::format("{}: is no JSON: {}", where, error.what()));
+    throw Error(ErrorCode::kCorruptData, fmt::format("{}: is not JSON: {}", where, error.what()));
   }
   if (!doubled.empty()) {
     throw Error(ErrorCode::kCorruptData, fmt::format("{}: has \"{}\" twice", where, doubled));

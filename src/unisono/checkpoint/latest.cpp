@@ -5,40 +5,37 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/base/text_lines.h"
+#include "unisono/base/text.h"
 #include "unisono/checkpoint/checked_file.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/manifest.h"
-#include "unisono/checkpoint/outcome.h"
-#include "unisono/comm/process_group.h"
+#include "unisono/checkpoint/save.h"
 
 namespace unisono::checkpoint {
 namespace {
 
 constexpr std::uint64_t kMostLatestBytes = 4096;
 
-/// Returns why a checkpoint's folder has no whole checkpoint, or an empty text.
+/// Returns the reason why a checkpoint is not complete, or an empty text.
 using Examine = std::function<std::string(const std::string&)>;
 
 /// The checkpoints of a folder.
 struct Candidates {
-  std::string problem;               // Of the file "latest", or empty.
-  std::vector<std::string> names;    // In the order in which they are taken.
-  std::vector<std::string> not_due;  // Those of higher steps than the one that "latest" names.
+  std::string problem;             // Problem of the file "latest"; otherwise empty.
+  std::vector<std::string> names;  // In order of preference.
+  // Checkpoints with higher steps than the checkpoint in "latest".
+  std::vector<std::string> not_due;
 };
 
-/// The shards that one rank examines.
+/// The part of the shards that one rank examines.
 struct Share {
   int rank = 0;
   int world_size = 1;
@@ -59,7 +56,8 @@ std::string problem_of(const std::string& checkpoint, const Share& share, bool r
       }
     }
   } catch (const Error& error) {
-    // Any other error does not show that the checkpoint is not whole, and an older one costs work.
+    // Other errors do not show that the checkpoint is incomplete, and going back to an older
+    // checkpoint loses work.
     if (error.code() != ErrorCode::kCorruptData && error.code() != ErrorCode::kNotFound) {
       throw;
     }
@@ -93,8 +91,8 @@ Candidates find_candidates(const std::string& root) {
                              const LatestOptions& options) {
   throw Error(ErrorCode::kCorruptData,
               options.allow_older
-                  ? fmt::format("{}: has no whole checkpoint: {}; bring a whole one back, or begin "
-                                "anew in another folder",
+                  ? fmt::format("{}: has no whole checkpoint: {}; restore a whole one, or start "
+                                "again in another folder",
                                 root,
                                 fmt::join(passed, "; "))
                   : fmt::format("{}: the latest checkpoint is not whole: {}; write the name of "
@@ -108,15 +106,15 @@ void log_choice(const std::string& root,
                 const std::string& name,
                 const std::vector<std::string>& passed,
                 const std::vector<std::string>& not_due) {
-  std::string text = fmt::format("{}: takes checkpoint {}", root, name);
+  std::string text = fmt::format("{}: uses checkpoint {}", root, name);
   if (!passed.empty()) {
-    text += fmt::format("; passed over: {}", fmt::join(passed, "; "));
+    text += fmt::format("; skipped: {}", fmt::join(passed, "; "));
   }
   const bool is_not_due = std::ranges::find(not_due, name) != not_due.end();
   if (!not_due.empty() && !is_not_due) {
     text += fmt::format("; \"latest\" names an earlier one than {}", fmt::join(not_due, ", "));
   }
-  const Logger logger("checkpoint");
+  const base::Logger logger("checkpoint");
   if (!passed.empty()) {
     logger.warning(text);
   } else if (!not_due.empty()) {
@@ -153,7 +151,7 @@ std::optional<std::string> choose(const std::string& root,
   return std::nullopt;
 }
 
-// As one object for the other ranks, which need no more.
+// Serializes the members that other ranks need: the problem and the names.
 std::string encode_candidates(const Candidates& candidates) {
   std::string bytes = candidates.problem;
   for (const std::string& name : candidates.names) {
@@ -207,14 +205,14 @@ std::optional<LatestName> read_latest(const std::string& root) {
                       .problem = lines.empty() ? "latest is empty"
                                                : fmt::format("latest has {} lines", lines.size())};
   }
-  // Shells of some systems write a blank before the line's end.
+  // Shells of some systems write a blank before the end of the line.
   const std::string name = lines.front().substr(0, lines.front().find_last_not_of(" \t") + 1);
   LatestName latest{.step = step_of(name), .problem = ""};
   if (!latest.step) {
     latest.problem =
-        fmt::format("latest names \"{}\", which is no checkpoint", escape_text(lines.front()));
+        fmt::format("latest names \"{}\", which is not a checkpoint", escape_text(lines.front()));
   } else if (!find_checkpoint(root, *latest.step)) {
-    latest.problem = fmt::format("latest names {}, which is not there", name);
+    latest.problem = fmt::format("latest names {}, which does not exist", name);
   }
   return latest;
 }

@@ -9,51 +9,57 @@
 
 namespace unisono::checkpoint {
 
+/// Options of latest_checkpoint(). Must be equal on all ranks.
 struct LatestOptions {
-  /// Take another checkpoint where the latest one is not whole; otherwise throw.
+  /// If the latest checkpoint is not complete, use another checkpoint; otherwise throw.
   bool allow_older = true;
-  /// Compare the check sums of all bytes; otherwise only find the files and compare their lengths.
+  /// Verify the check sums of all bytes; otherwise check only that the files exist and have the
+  /// right lengths.
   bool reads_bytes = true;
-  /// How long a rank waits until the slowest one has examined its share. Default: the group's.
+  /// Time limit for a rank to wait until the slowest rank has examined its part. Default: the
+  /// group's timeout.
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;
 };
 
-/// The folder of the checkpoint that a training goes on from; nothing where no checkpoint is.
+/// Returns the folder of the checkpoint from which a training continues; std::nullopt if there is
+/// no checkpoint.
 ///
-/// This is the checkpoint that the file "latest" names or, without that file, the one of the
-/// highest step. If it is not whole, the next one is taken: of the lower steps the highest, and
-/// only then of the higher steps. A line of the log names the checkpoints that were passed over and
-/// why, and those of higher steps than the one that "latest" names. Whole means that the manifest
-/// and all shards are there and that each block has its check sum.
+/// The preferred checkpoint is named by the file "latest"; without that file, the checkpoint with
+/// the highest step is preferred. If the preferred checkpoint is not complete, the next candidates
+/// are the lower steps in descending order, and then the higher steps. A log line names the skipped
+/// checkpoints with the reasons, and the checkpoints with higher steps than the checkpoint in
+/// "latest". A checkpoint is complete if the manifest and all shards exist and each block matches
+/// its check sum.
 ///
-/// Throws Error: kCorruptData, with all reasons, if there are checkpoints or "latest" and none is
-/// whole, or if the latest one is not and options.allow_older is false; kIncompatible for a
-/// checkpoint of a later release; kSystem for a file that cannot be read.
+/// Throws Error: kCorruptData, with all reasons, if there are checkpoints or the file "latest" but
+/// no checkpoint is complete, or if the preferred checkpoint is not complete and
+/// options.allow_older is false; kIncompatible for a checkpoint of a later release; kSystem for a
+/// file that cannot be read.
 [[nodiscard]] std::optional<std::string> latest_checkpoint(const std::string& root,
                                                            const LatestOptions& options = {});
 
-/// The same path on every rank, as rank 0 lists the folder: a collective operation. Each rank
-/// examines a share of the shards; a shard that its rank cannot find is missing. All ranks throw
-/// the same error.
+/// Returns the same path on every rank: rank 0 lists the folder, and each rank examines a part of
+/// the shards. A shard that its rank cannot find counts as missing. A collective operation; all
+/// ranks throw the same error.
 [[nodiscard]] std::optional<std::string> latest_checkpoint(ProcessGroup& group,
                                                            const std::string& root,
                                                            const LatestOptions& options = {});
 
-/// `path`, or latest_checkpoint() in it if `path` is a folder of checkpoints.
+/// Returns latest_checkpoint() if `path` is a folder of checkpoints, otherwise `path` itself.
 [[nodiscard]] std::string resolve(const std::string& path, const LatestOptions& options = {});
 
-/// The same on every rank, as rank 0 finds `path`: a collective operation.
+/// Returns the result of rank 0 on every rank. A collective operation.
 [[nodiscard]] std::string resolve(ProcessGroup& group,
                                   const std::string& path,
                                   const LatestOptions& options = {});
 
 /// The content of the file "latest" in a folder of checkpoints.
 struct LatestName {
-  std::optional<std::int64_t> step;  ///< Of the checkpoint that it names.
-  std::string problem;               ///< Why it names no checkpoint that is there, or empty.
+  std::optional<std::int64_t> step;  ///< Step of the checkpoint that the file names.
+  std::string problem;  ///< Reason why the file names no existing checkpoint; otherwise empty.
 };
 
-/// Nothing without that file. Throws Error(kSystem).
+/// Reads the file "latest". Returns std::nullopt if the file does not exist. Throws Error(kSystem).
 [[nodiscard]] std::optional<LatestName> read_latest(const std::string& root);
 
 }  // namespace unisono::checkpoint

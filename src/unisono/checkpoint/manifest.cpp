@@ -1,23 +1,50 @@
 #include "unisono/checkpoint/manifest.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
-#include <cstddef>
-#include <cstdint>
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/json.h"
+#include "unisono/kernels/crc32.h"
 
 namespace unisono::checkpoint {
+
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t seed) {
+  return kernels::crc32(bytes, seed);
+}
+
+void FileSummer::add(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t n_now =
+        std::min<std::size_t>(bytes.size(), static_cast<std::size_t>(kBlockBytes - n_block_));
+    block_ = crc32_of(bytes.first(n_now), block_);
+    n_block_ += n_now;
+    bytes = bytes.subspan(n_now);
+    if (n_block_ == kBlockBytes) {
+      sums_ = sums();
+      block_ = 0;
+      n_block_ = 0;
+    }
+  }
+}
+
+FileSums FileSummer::sums() const {
+  FileSums all = sums_;
+  if (n_block_ > 0) {
+    all.n_bytes += n_block_;
+    all.crc32 = static_cast<std::uint32_t>(
+        crc32_combine(all.crc32, block_, static_cast<z_off_t>(n_block_)));
+    all.block_crc32s.push_back(block_);
+  }
+  return all;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -31,7 +58,7 @@ std::string sum_of(const json& manifest, const std::string& where) {
   return fmt::format("{:08x}", crc32_of(std::as_bytes(std::span(text))));
 }
 
-/// Reads one manifest, whose file the messages name.
+/// Parses a manifest. `where` names the file in messages.
 class ManifestParser {
  public:
   explicit ManifestParser(std::string where) : where_(std::move(where)) {}
@@ -87,7 +114,7 @@ class ManifestParser {
   [[nodiscard]] std::string word(const json& object, const char* key) const {
     const json& value = member(object, key);
     if (!value.is_string()) {
-      fail(fmt::format("\"{}\" is no string", key));
+      fail(fmt::format("\"{}\" is not a string", key));
     }
     return value.get<std::string>();
   }
@@ -96,7 +123,7 @@ class ManifestParser {
     const std::string expected = word(text, "crc32");
     const std::string sum = sum_of(content, where_);
     if (sum != expected) {
-      fail(fmt::format("is damaged: its check sum is {}, but it says {}", sum, expected));
+      fail(fmt::format("is damaged: its check sum is {}, but the file records {}", sum, expected));
     }
   }
 
@@ -122,7 +149,7 @@ class ManifestParser {
   void check_names(const std::vector<Shard>& shards) const {
     std::set<std::string_view> names;
     for (const Shard& shard : shards) {
-      // A name that leads out of the folder would have other files read.
+      // A name with '/' could lead to files outside the folder.
       if (!shard.file.ends_with(".safetensors") || shard.file.find('/') != std::string::npos ||
           !names.insert(shard.file).second) {
         fail(fmt::format("\"{}\" can't be the name of a shard, or is that of two", shard.file));

@@ -1,13 +1,9 @@
 #include "unisono/checkpoint/manifest.h"
 
-#include <cstddef>
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/file_sums.h"
 
 #include "support/throws_error.h"
 
@@ -81,7 +77,7 @@ TEST(Manifests, DeepNestingIsRefusedBeforeItIsFollowed) {
 }
 
 TEST(Manifests, ALaterVersionSaysSo) {
-  // With its own sum, as the later release would write it.
+  // The manifest has the correct checksum of the later release.
   EXPECT_THAT(decoding(R"({"crc32":"5a1dc9f0","manifest":{"version":2}})"),
               throws_error(ErrorCode::kIncompatible, "version 2", "reads version 1"));
 }

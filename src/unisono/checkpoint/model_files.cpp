@@ -9,18 +9,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/left_behind.h"
-#include "unisono/base/text_lines.h"
+#include "unisono/base/file.h"
+#include "unisono/base/text.h"
 #include "unisono/checkpoint/json.h"
 #include "unisono/checkpoint/manifest.h"
 
@@ -32,10 +29,11 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr std::string_view kIndexInfix = ".safetensors.index";
 constexpr std::string_view kOf = "-of-";
-// An index of more than a million tensors.
+// Sufficient for an index of more than a million tensors.
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 28;
 
-// Names of the entries of a folder, but those of systems and tools.
+// Returns the sorted names in a folder, without the files that operating systems and tools leave
+// there.
 std::vector<std::string> entries_of(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -52,7 +50,7 @@ std::vector<std::string> entries_of(const std::string& folder) {
   return names;
 }
 
-/// A name in parts: "shard-00001-model-00002-of-00003.safetensors".
+/// Parts of a name such as "shard-00001-model-00002-of-00003.safetensors".
 struct NameParts {
   std::string stem;         // "model"
   std::string number;       // "00002"; empty without numbers
@@ -71,14 +69,14 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-// -1 for no number, and for one that is too large.
+// Returns -1 if the text is not a number or the number is too large.
 std::int64_t value_of(std::string_view digits) {
   std::int64_t value = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return error == std::errc() && end == digits.data() + digits.size() ? value : -1;
 }
 
-// PyTorch's HuggingFaceStorageWriter puts the number of the rank before the name.
+// Removes the prefix with the rank's number that PyTorch's HuggingFaceStorageWriter adds.
 std::string_view without_rank(std::string_view stem) {
   constexpr std::string_view kShard = "shard-";
   if (!stem.starts_with(kShard)) {
@@ -112,7 +110,8 @@ NameParts parts_of(std::string_view name) {
   return parts;
 }
 
-// Throws unless the numbers are 1 to the total or, as some tools count, 0 to the total - 1.
+// Throws Error(kCorruptData) unless the numbers are 1 to the total or, as some tools count, 0 to
+// the total - 1.
 void check_numbers(const std::string& folder, const std::vector<NameParts>& files) {
   const NameParts& any = files.front();
   std::set<std::int64_t> numbers;
@@ -146,7 +145,7 @@ void check_numbers(const std::string& folder, const std::vector<NameParts>& file
   }
 }
 
-// Without an index, only the names tell which files belong together.
+// Checks that the files belong to one model. Without an index only the names show this.
 void check_names(const std::string& folder, const std::vector<std::string>& names) {
   std::vector<NameParts> files;
   std::ranges::transform(names, std::back_inserter(files), parts_of);
@@ -167,7 +166,7 @@ void check_names(const std::string& folder, const std::vector<std::string>& name
   }
 }
 
-// Throws unless the name is that of a safetensors file in the folder itself.
+// Throws Error(kCorruptData) unless `file` is the name of a safetensors file in the same folder.
 void check_file_name(const std::string& where, const std::string& tensor, const std::string& file) {
   if (!file.ends_with(kSuffix) || file.find('/') != std::string::npos) {
     throw Error(ErrorCode::kCorruptData,
@@ -206,7 +205,7 @@ ModelFiles find_model_files(const std::string& folder) {
   ModelFiles model{.files = safetensors_files(folder), .places = {}, .index = {}};
   if (model.files.empty()) {
     throw Error(ErrorCode::kNotFound,
-                fmt::format("{}: is no checkpoint: it has no {}, no file \"latest\" and no "
+                fmt::format("{}: is not a checkpoint: it has no {}, no file \"latest\" and no "
                             ".safetensors file",
                             folder,
                             kManifestName));
@@ -228,7 +227,7 @@ ModelFiles read_index(const std::string& folder, const std::string& name) {
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string()) {
       throw Error(ErrorCode::kCorruptData,
-                  fmt::format("{}: the file of tensor \"{}\" is no string", path, tensor));
+                  fmt::format("{}: the file of tensor \"{}\" is not a string", path, tensor));
     }
     check_file_name(path, tensor, file.get<std::string>());
     model.places.emplace(tensor, file.get<std::string>());

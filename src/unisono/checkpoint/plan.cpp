@@ -1,17 +1,9 @@
 #include "unisono/checkpoint/plan.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <numeric>
 #include <optional>
-#include <span>
 #include <utility>
-#include <vector>
-
-#include "unisono/checkpoint/element_type.h"
-#include "unisono/checkpoint/tensor_box.h"
 
 namespace unisono::checkpoint {
 namespace {
@@ -20,7 +12,7 @@ using Runs = std::function<void(std::uint64_t, std::uint64_t)>;
 
 constexpr std::uint64_t kByteBits = 8;
 
-// Bits from an element to the next one along each axis.
+// Returns the distance in bits between neighboring elements along each axis.
 std::vector<std::uint64_t> strides_of(const Box& box, std::uint64_t item_bits) {
   std::vector<std::uint64_t> strides(box.sizes.size());
   for (std::size_t axis = strides.size(); axis-- > 0;) {
@@ -30,7 +22,7 @@ std::vector<std::uint64_t> strides_of(const Box& box, std::uint64_t item_bits) {
   return strides;
 }
 
-// A copy whose offsets, strides and run are in bits.
+// Returns a copy with offsets, strides and run length in bits.
 StridedCopy copy_of(const Box& common,
                     const Box& source,
                     const Box& target,
@@ -38,7 +30,8 @@ StridedCopy copy_of(const Box& common,
   const std::vector<std::uint64_t> source_strides = strides_of(source, item_bits);
   const std::vector<std::uint64_t> target_strides = strides_of(target, item_bits);
   StridedCopy copy{.run_bytes = item_bits};
-  // A run goes on over an axis that both boxes hold whole, and ends with the first they do not.
+  // A run extends over each axis that both boxes contain completely, and ends after the first other
+  // axis.
   bool is_run = true;
   for (std::size_t axis = common.sizes.size(); axis-- > 0;) {
     copy.source_offset += static_cast<std::uint64_t>(common.offsets[axis] - source.offsets[axis]) *
@@ -58,7 +51,7 @@ StridedCopy copy_of(const Box& common,
   return copy;
 }
 
-// Turns bits into bytes; false where they are not whole bytes.
+// Converts bits to bytes. Returns false if a value is not a multiple of 8 bits.
 bool to_bytes(StridedCopy& copy) {
   bool is_whole = true;
   const auto divide = [&](std::uint64_t& bits) {
@@ -75,7 +68,7 @@ bool to_bytes(StridedCopy& copy) {
   return is_whole;
 }
 
-// The axes from `axes` on, the outermost first.
+// Iterates over `axes`, the outermost axis first.
 void run_axes(std::span<const StridedCopy::Axis> axes,
               std::uint64_t source,
               std::uint64_t target,
@@ -91,7 +84,8 @@ void run_axes(std::span<const StridedCopy::Axis> axes,
   }
 }
 
-// The one axis along which the boxes differ, if there is only one (or none: then the first).
+// Returns the axis along which the boxes differ, std::nullopt if they differ along several axes.
+// Returns the first axis for equal boxes.
 std::optional<std::size_t> only_axis(std::span<const Box> boxes) {
   std::optional<std::size_t> found;
   const Box& first = boxes[0];
@@ -115,7 +109,7 @@ BoxPair overlap_along(std::span<const Box> boxes, std::size_t axis) {
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return std::pair(boxes[a].offsets[axis], a) < std::pair(boxes[b].offsets[axis], b);
   });
-  // An empty box overlaps none, and must not hide the one before it.
+  // An empty box overlaps no other box, and must not hide the preceding box.
   std::optional<std::size_t> before;
   for (const std::size_t next : order) {
     if (count_elements(boxes[next].sizes) == 0) {

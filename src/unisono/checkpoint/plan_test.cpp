@@ -1,21 +1,16 @@
 #include "unisono/checkpoint/plan.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/element_type.h"
-#include "unisono/checkpoint/tensor_box.h"
 
 #include "support/throws_error.h"
 
@@ -24,7 +19,7 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-// The elements of a box of a tensor whose elements are numbered, one by one.
+// Returns the elements of a box, one by one, for a tensor with numbered elements.
 std::vector<std::int32_t> elements_of(const Box& box, const Shape& shape) {
   std::vector<std::int32_t> elements;
   Shape at(shape.size(), 0);
@@ -45,7 +40,7 @@ std::vector<std::int32_t> elements_of(const Box& box, const Shape& shape) {
   return elements;
 }
 
-// Cuts the boxes at random places until there are `n`, or nothing is left to cut.
+// Cuts the boxes at random places until there are `n` boxes, or no box can be cut further.
 std::vector<Box> cut(const Shape& shape, std::size_t n, std::mt19937& random) {
   std::vector<Box> boxes{whole_box(shape)};
   for (int tries = 0; boxes.size() < n && tries < 100; ++tries) {
@@ -134,7 +129,7 @@ TEST(Plan, RowsAreOneRun) {
   EXPECT_EQ(plan.copies[1].copy.run_bytes, 100U * 32);
 }
 
-// What is planned of a column of a billion rows is one entry.
+// The plan of a column of a billion rows has one entry.
 TEST(Plan, ThePlanDoesNotGrowWithTheTensor) {
   const std::vector<Box> stored{whole_box({1'000'000'000, 4})};
   const Box column{.offsets = {0, 1}, .sizes = {1'000'000'000, 1}};

@@ -4,38 +4,29 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/checkpoint/checked_file.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/latest.h"
-#include "unisono/checkpoint/manifest.h"
 #include "unisono/checkpoint/model_files.h"
 #include "unisono/checkpoint/plan.h"
-#include "unisono/checkpoint/safetensors.h"
-#include "unisono/checkpoint/sharding_info.h"
-#include "unisono/checkpoint/tensor_box.h"
+#include "unisono/checkpoint/safetensors_header.h"
 
 namespace unisono::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Enough for a node's ranks; below the usual limits of open files, whatever the number of shards.
+// Maximum number of open files: sufficient for a node's ranks, and below the usual limits for any
+// number of shards.
 constexpr std::size_t kMostOpen = 64;
 
-// The folder and the name of a file.
+// Splits a path into folder and file name.
 std::pair<std::string, std::string> split_path(const std::string& path) {
   const fs::path whole(path);
   return {whole.has_parent_path() ? whole.parent_path().string() : ".", whole.filename().string()};
@@ -86,7 +77,7 @@ ModelFiles Reader::find_files() {
   return model;
 }
 
-// Logs the names of files that lie beside the model's own.
+// Logs the safetensors files in the folder that do not belong to the model.
 void Reader::report_left_out(const std::string& index) const {
   if (index.empty()) {
     return;
@@ -96,7 +87,7 @@ void Reader::report_left_out(const std::string& index) const {
     return std::find(files_.begin(), files_.end(), name) != files_.end();
   });
   if (!others.empty()) {
-    Logger("checkpoint")
+    base::Logger("checkpoint")
         .warning(fmt::format("{}: files left out, because {} does not name them: {}",
                              path_,
                              index,
@@ -159,7 +150,7 @@ void Reader::add_file(std::size_t file) {
       throw Error(
           ErrorCode::kCorruptData,
           fmt::format(
-              "{}: of tensor \"{}\", only one of this file and {} says the whole shape: they "
+              "{}: of tensor \"{}\", only one of this file and {} records the whole shape: they "
               "are not of one checkpoint",
               file_path(file),
               part.tensor.name,
@@ -199,13 +190,14 @@ void Reader::check_tensor(const CheckpointTensor& tensor) const {
   }
   const std::optional<std::int64_t> expected = count_elements(tensor.info.shape);
   std::int64_t n_elems = 0;
-  // Boxes that do not overlap have no more elements than the shape that they lie in.
+  // The sum cannot overflow: disjoint boxes have no more elements than the shape that contains
+  // them.
   for (std::size_t i = 0; expected && i < tensor.boxes.size(); ++i) {
     n_elems += count_elements(tensor.boxes[i].sizes).value_or(0);
   }
   if (n_elems != expected) {
     throw Error(ErrorCode::kCorruptData,
-                fmt::format("{}: of tensor \"{}\", {}, {} of {} elements are there: a file is "
+                fmt::format("{}: of tensor \"{}\", {}, {} of {} elements are present: a file is "
                             "missing",
                             path_,
                             tensor.info.name,
@@ -243,7 +235,7 @@ void Reader::read(const std::string& name, const Box& box, std::span<std::byte> 
   if (!is_within(box, tensor.info.shape) ||
       count_bytes(tensor.info.dtype, box.sizes) != into.size()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: tensor \"{}\" is {}; {} of it were asked for into {} bytes",
+                fmt::format("{}: tensor \"{}\" is {}; {} of it were requested into {} bytes",
                             path_,
                             name,
                             describe(tensor.info.dtype, tensor.info.shape),
@@ -253,7 +245,7 @@ void Reader::read(const std::string& name, const Box& box, std::span<std::byte> 
   const CopyPlan plan = plan_copies(tensor.boxes, box, tensor.info.dtype);
   if (plan.n_elems != count_elements(box.sizes)) {
     throw Error(ErrorCode::kCorruptData,
-                fmt::format("{}: of tensor \"{}\", {} of the elements {} are there",
+                fmt::format("{}: of tensor \"{}\", {} of the elements {} are present",
                             path_,
                             name,
                             plan.n_elems,

@@ -17,8 +17,8 @@ namespace unisono::checkpoint {
 
 struct ModelFiles;
 
-/// A tensor of a checkpoint, and the parts that make it up: part `i` is `boxes[i]`, tensor
-/// `indices[i]` of file `files[i]`.
+/// A tensor of a checkpoint and its parts. Part `i` covers `boxes[i]` and is tensor `indices[i]` of
+/// file `files[i]`.
 struct CheckpointTensor {
   TensorInfo info;
   std::vector<Box> boxes;
@@ -26,26 +26,28 @@ struct CheckpointTensor {
   std::vector<std::size_t> indices;
 };
 
-/// The tensors of a checkpoint, whoever saved it, on however many ranks: read whole or in parts,
-/// however they were split. Not thread-safe.
+/// Reads the tensors of a checkpoint, complete or in parts. The program, the number of ranks and
+/// the sharding that wrote the checkpoint do not matter.
+///
+/// Owns the open files, at most 64 at a time. Errors are thrown as Error. Movable; not thread-safe.
 class Reader {
  public:
   /// `path` is one of:
   /// - a safetensors file;
-  /// - the folder of a checkpoint of this library: what is read is checked against the manifest's
-  ///   sums;
-  /// - the folder of a model of PyTorch's HuggingFaceStorageWriter or of another program: the files
-  ///   that its index names or, without an index, the files of one name and all their numbers
+  /// - the folder of a checkpoint of this library: all bytes that are read are verified with the
+  ///   manifest's sums;
+  /// - the folder of a model that PyTorch's HuggingFaceStorageWriter or another program wrote: the
+  ///   files that the index names or, without an index, the numbered files with a common name
   ///   ("model-00001-of-00002.safetensors");
   /// - the index of a model ("model.safetensors.index.json");
-  /// - a folder of checkpoints: the latest one, whose bytes are checked when they are read; see
+  /// - a folder of checkpoints: the latest checkpoint, with bytes that are verified when read; see
   ///   latest_checkpoint().
   ///
-  /// Reads the headers of all files. A line of the log names files that are left out. Throws Error:
-  /// kNotFound where nothing of that is there; kSystem; kIncompatible; kInvalidArgument for a
-  /// folder with several models; kCorruptData for files and tensors that are missing, truncated or
-  /// damaged, for a checkpoint of this library without its manifest, and for parts that overlap,
-  /// leave a hole or contradict each other, with file, tensor and expectation.
+  /// Reads the headers of all files. Logs the names of files that are ignored. Throws Error:
+  /// kNotFound if the path contains no checkpoint; kSystem; kIncompatible; kInvalidArgument for a
+  /// folder with several models; kCorruptData, with file, tensor and expectation, for files and
+  /// tensors that are missing, truncated or damaged, for a checkpoint of this library without its
+  /// manifest, and for parts that overlap, leave a gap or contradict each other.
   explicit Reader(const std::string& path);
   ~Reader();
   Reader(Reader&&) noexcept;
@@ -53,33 +55,33 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  /// The file or the checkpoint's folder.
+  /// Returns the file or the checkpoint's folder.
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// By name.
+  /// Returns all tensors by name.
   [[nodiscard]] const std::map<std::string, CheckpointTensor>& tensors() const { return tensors_; }
 
-  /// Where this library has saved it.
+  /// Returns the manifest if this library wrote the checkpoint.
   [[nodiscard]] const std::optional<Manifest>& manifest() const { return manifest_; }
 
-  /// The names of the checkpoint's files.
+  /// Returns the names of the checkpoint's files.
   [[nodiscard]] const std::vector<std::string>& files() const { return files_; }
 
-  /// Fills `into` with a part of a tensor, in row-major order. Reads no more of the files than the
-  /// blocks in which it lies.
+  /// Fills `into` with a part of a tensor, in row-major order. Reads only the blocks that contain
+  /// the part.
   ///
-  /// Throws Error: kInvalidArgument for a tensor that is not there, a box outside it, memory of
-  /// another size, and a box of elements of 4 or 6 bits that begins or ends within a byte; kSystem;
+  /// Throws Error: kInvalidArgument for an unknown tensor, a box outside the tensor, memory of the
+  /// wrong size, and a box with elements of 4 or 6 bits that begins or ends inside a byte; kSystem;
   /// kCorruptData.
   void read(const std::string& name, const Box& box, std::span<std::byte> into);
 
-  /// The same for a whole tensor.
+  /// Fills `into` with a complete tensor. Throws the errors of the overload above.
   void read(const std::string& name, std::span<std::byte> into);
 
-  /// Reads all of all files, and throws kCorruptData unless each has the sums of the manifest.
+  /// Reads all files completely. Throws kCorruptData if a block does not match the manifest's sums.
   void verify();
 
-  /// Bytes that were read from files so far, their headers included.
+  /// Returns the number of bytes read from files so far, including headers.
   [[nodiscard]] std::uint64_t n_read() const;
 
  private:

@@ -3,22 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
+#include "unisono/base/file.h"
 #include "unisono/checkpoint/checked_file.h"
-#include "unisono/checkpoint/file_sums.h"
 #include "unisono/checkpoint/safetensors_header.h"
-#include "unisono/checkpoint/tensor_box.h"
 
 namespace unisono::checkpoint {
 namespace {
@@ -84,7 +74,7 @@ void SafetensorsFile::read(std::size_t index, std::uint64_t offset, std::span<st
   const StoredTensor& tensor = header_.tensors.at(index);
   if (offset > tensor.n_bytes || into.size() > tensor.n_bytes - offset) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: tensor \"{}\" has {} bytes; {} from {} on were asked for",
+                fmt::format("{}: tensor \"{}\" has {} bytes; {} from {} on were requested",
                             file_->path(),
                             tensor.info.name,
                             tensor.n_bytes,

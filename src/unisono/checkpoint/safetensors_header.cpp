@@ -4,28 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <set>
-#include <span>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/placeholder.h"
-#include "unisono/checkpoint/checked_file.h"
-#include "unisono/checkpoint/element_type.h"
+#include "unisono/base/file.h"
 #include "unisono/checkpoint/json.h"
-#include "unisono/checkpoint/safetensors.h"
-#include "unisono/checkpoint/tensor_box.h"
 
 namespace unisono::checkpoint {
 namespace {
@@ -34,7 +23,7 @@ using nlohmann::json;
 
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr std::uint64_t kLengthBytes = 8;
-// What other readers take at most, too.
+// The limit of other readers.
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max();
 
@@ -51,7 +40,7 @@ void check_tensors(std::span<const TensorInfo> tensors, const std::string& where
                             to_string(tensor.dtype));
     } else if (!count_bytes(tensor.dtype, tensor.shape)) {
       problem = "its shape " + describe(tensor.dtype, tensor.shape) +
-                " makes no sense, or its elements do not fill whole bytes";
+                " is invalid, or its elements do not fill whole bytes";
     }
     if (!problem.empty()) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -60,7 +49,7 @@ void check_tensors(std::span<const TensorInfo> tensors, const std::string& where
   }
 }
 
-/// Reads one header, whose file the messages name.
+/// Parses a header. `where` names the file in messages.
 class HeaderParser {
  public:
   HeaderParser(std::string where, std::uint64_t data_start, std::uint64_t n_data_bytes)
@@ -95,14 +84,14 @@ class HeaderParser {
     }
     for (const auto& [key, text] : value.items()) {
       if (!text.is_string()) {
-        fail(fmt::format("\"{}\" in \"{}\" is no string", key, kMetadataKey));
+        fail(fmt::format("\"{}\" in \"{}\" is not a string", key, kMetadataKey));
       }
       metadata.emplace(key, text.get<std::string>());
     }
     return metadata;
   }
 
-  // The member `key` of a tensor's entry.
+  // Returns the member `key` of a tensor's entry.
   [[nodiscard]] const json& member(const std::string& who,
                                    const json& entry,
                                    const char* key) const {
@@ -130,7 +119,7 @@ class HeaderParser {
   [[nodiscard]] ElementType parse_dtype(const std::string& who, const json& entry) const {
     const json& name = member(who, entry, "dtype");
     if (!name.is_string()) {
-      fail(who + ": \"dtype\" is no string");
+      fail(who + ": \"dtype\" is not a string");
     }
     const std::optional<ElementType> dtype = ElementType::named(name.get_ref<const std::string&>());
     if (!dtype) {
@@ -171,13 +160,14 @@ class HeaderParser {
     return tensor;
   }
 
-  // Tensors follow each other, from the header's end to the file's.
+  // Checks that the tensors fill the file without gaps, from the end of the header to the end of
+  // the file.
   void check_places(const std::vector<StoredTensor>& tensors) const {
     std::uint64_t end = data_start_;
     for (const StoredTensor& tensor : tensors) {
       if (tensor.offset != end) {
         fail(
-            fmt::format("tensor \"{}\" begins at offset {}, {} the end of what stands before it, "
+            fmt::format("tensor \"{}\" begins at offset {}, {} the end of the data before it, "
                         "at {}",
                         tensor.info.name,
                         tensor.offset,
@@ -188,7 +178,7 @@ class HeaderParser {
     }
     if (end != data_start_ + n_data_bytes_) {
       fail(fmt::format("{}: its tensors end at offset {}, but the file at {}",
-                       end > data_start_ + n_data_bytes_ ? "is truncated" : "has bytes too many",
+                       end > data_start_ + n_data_bytes_ ? "is truncated" : "has extra bytes",
                        end,
                        data_start_ + n_data_bytes_));
     }
@@ -208,7 +198,7 @@ EncodedHeader encode_header(std::span<const TensorInfo> tensors,
   EncodedHeader header;
   header.order.resize(tensors.size());
   std::iota(header.order.begin(), header.order.end(), std::size_t{0});
-  // The largest elements first: then all are aligned.
+  // Tensors with the largest elements come first, so that all tensors are aligned.
   std::stable_sort(header.order.begin(), header.order.end(), [&](std::size_t a, std::size_t b) {
     return tensors[a].dtype.n_bits() > tensors[b].dtype.n_bits();
   });
@@ -228,7 +218,7 @@ EncodedHeader encode_header(std::span<const TensorInfo> tensors,
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMostHeaderBytes) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the names and shapes of {} tensors take {} bytes; {} are the most",
+                fmt::format("{}: the names and shapes of {} tensors take {} bytes; the limit is {}",
                             where,
                             tensors.size(),
                             text.size(),
@@ -244,10 +234,10 @@ EncodedHeader encode_header(std::span<const TensorInfo> tensors,
 SafetensorsHeader decode_header(CheckedFile& file) {
   std::uint64_t n_header_bytes = 0;
   if (file.n_bytes() < kLengthBytes) {
-    throw Error(
-        ErrorCode::kCorruptData,
-        fmt::format(
-            "{}: is no safetensors file: its {} bytes are too few", file.path(), file.n_bytes()));
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: is not a safetensors file: its {} bytes are too few",
+                            file.path(),
+                            file.n_bytes()));
   }
   file.read_at(0, std::as_writable_bytes(std::span(&n_header_bytes, 1)));
   const std::uint64_t rest = file.n_bytes() - kLengthBytes;
@@ -255,25 +245,116 @@ SafetensorsHeader decode_header(CheckedFile& file) {
     std::vector<std::byte> beginning(std::min<std::uint64_t>(file.n_bytes(), kPlaceholderBytes));
     file.read_at(0, beginning);
     check_no_placeholder(file.path(), beginning);
-    throw Error(ErrorCode::kCorruptData,
-                fmt::format("{}: is no safetensors file: a header of {} bytes, where {} are the "
-                            "most",
-                            file.path(),
-                            n_header_bytes,
-                            kMostHeaderBytes));
+    throw Error(
+        ErrorCode::kCorruptData,
+        fmt::format("{}: is not a safetensors file: a header of {} bytes exceeds the limit of {}",
+                    file.path(),
+                    n_header_bytes,
+                    kMostHeaderBytes));
   }
   if (n_header_bytes > rest) {
-    throw Error(ErrorCode::kCorruptData,
-                fmt::format("{}: is truncated, or no safetensors file: of a header of {} bytes, {} "
-                            "are there",
-                            file.path(),
-                            n_header_bytes,
-                            rest));
+    throw Error(
+        ErrorCode::kCorruptData,
+        fmt::format(
+            "{}: is truncated, or not a safetensors file: of a header of {} bytes, {} are present",
+            file.path(),
+            n_header_bytes,
+            rest));
   }
   std::string text(static_cast<std::size_t>(n_header_bytes), '\0');
   file.read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
   return HeaderParser(file.path(), kLengthBytes + n_header_bytes, rest - n_header_bytes)
       .parse(text);
+}
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kInfoKey = "DCP_SHARDING_INFO";
+constexpr std::int64_t kMostShardElements = std::numeric_limits<std::int64_t>::max();
+
+[[noreturn]] void fail(const std::string& where, const std::string& name, const std::string& what) {
+  throw Error(ErrorCode::kCorruptData,
+              fmt::format("{}: {} of tensor \"{}\" {}", where, kInfoKey, name, what));
+}
+
+// Returns the list `key` of a tensor's entry, which must have one number for each axis.
+std::vector<std::int64_t> numbers_of(const json& entry,
+                                     const char* key,
+                                     const StoredTensor& tensor,
+                                     const std::string& where) {
+  if (!entry.contains(key) || !entry[key].is_array() ||
+      entry[key].size() != tensor.info.shape.size()) {
+    fail(where,
+         tensor.info.name,
+         fmt::format("must have \"{}\" with {} numbers", key, tensor.info.shape.size()));
+  }
+  std::vector<std::int64_t> numbers;
+  for (const json& number : entry[key]) {
+    numbers.push_back(whole_number(
+        number, kMostShardElements, where, fmt::format("\"{}\" of \"{}\"", key, tensor.info.name)));
+  }
+  return numbers;
+}
+
+StoredPart part_of(const StoredTensor& tensor, const json& entry, const std::string& where) {
+  StoredPart part{.tensor = tensor.info, .box = whole_box(tensor.info.shape)};
+  part.box.offsets = numbers_of(entry, "saved_offsets", tensor, where);
+  if (entry.contains("shape")) {
+    part.tensor.shape = numbers_of(entry, "shape", tensor, where);
+  } else {
+    for (std::size_t axis = 0; axis < tensor.info.shape.size(); ++axis) {
+      if (part.box.offsets[axis] > kMostShardElements - tensor.info.shape[axis]) {
+        fail(where, tensor.info.name, "has an offset that is too large");
+      }
+      part.tensor.shape[axis] += part.box.offsets[axis];
+    }
+  }
+  if (!count_bytes(part.tensor.dtype, part.tensor.shape) ||
+      !is_within(part.box, part.tensor.shape)) {
+    fail(where,
+         tensor.info.name,
+         fmt::format("has {} in {}, which is invalid",
+                     describe(part.box),
+                     describe(part.tensor.dtype, part.tensor.shape)));
+  }
+  return part;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> sharding_metadata(const std::vector<StoredPart>& parts,
+                                                     const std::string& where) {
+  json info = json::object();
+  for (const StoredPart& part : parts) {
+    info[part.tensor.name] = {{"saved_offsets", part.box.offsets}, {"shape", part.tensor.shape}};
+  }
+  return {{kInfoKey, dump_json(info, where)}, {"DCP_VERSION", "1.0"}, {"format", "pt"}};
+}
+
+ShardingInfo sharding_of(const SafetensorsHeader& header, const std::string& where) {
+  ShardingInfo info;
+  const auto text = header.metadata.find(kInfoKey);
+  json entries;
+  if (text != header.metadata.end()) {
+    entries = parse_json_object(text->second, where + ": " + kInfoKey);
+  }
+  for (const StoredTensor& tensor : header.tensors) {
+    if (entries.is_null()) {
+      info.parts.push_back({.tensor = tensor.info, .box = whole_box(tensor.info.shape)});
+      info.is_shape_known.push_back(true);
+      continue;
+    }
+    if (!entries.contains(tensor.info.name) || !entries[tensor.info.name].is_object()) {
+      fail(where, tensor.info.name, "is missing");
+    }
+    const json& entry = entries[tensor.info.name];
+    info.parts.push_back(part_of(tensor, entry, where));
+    info.is_shape_known.push_back(entry.contains("shape"));
+    info.is_of_this_library = info.is_of_this_library || entry.contains("shape");
+  }
+  return info;
 }
 
 }  // namespace unisono::checkpoint

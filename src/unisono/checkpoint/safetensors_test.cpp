@@ -4,25 +4,16 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/checked_file.h"
-#include "unisono/checkpoint/element_type.h"
-#include "unisono/checkpoint/file_sums.h"
-#include "unisono/checkpoint/tensor_box.h"
 
 #include "support/temporary_folder.h"
 #include "support/throws_error.h"
@@ -106,7 +97,7 @@ TEST_F(Safetensors, TensorsComeBackAlignedAndWithMetadata) {
 TEST_F(Safetensors, TensorsOfEveryTypeComeBack) {
   std::vector<std::string> contents;
   std::vector<TensorBytes> tensors;
-  // As many elements as fill whole bytes of each width.
+  // Enough elements of each width to fill whole bytes.
   for (const std::string_view name : ElementType::names()) {
     const ElementType type = ElementType::named(name).value();
     EXPECT_EQ(type.name(), name);
@@ -147,9 +138,9 @@ INSTANTIATE_TEST_SUITE_P(
     Safetensors,
     BadHeaders,
     ::testing::Values(
-        BadHeader{"{", "is no JSON"},
+        BadHeader{"{", "is not JSON"},
         BadHeader{"[]", "a JSON array, not an object"},
-        BadHeader{"{\"\xff\":1}", "is no JSON"},
+        BadHeader{"{\"\xff\":1}", "is not JSON"},
         BadHeader{R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},
                       "a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
                   R"(has "a" twice)"},
@@ -162,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{R"({"a":{"dtype":"F6_E3M2","shape":[11],"data_offsets":[0,8]}})",
                   R"(tensor "a" is f6_e3m2[11], which is not the 8 bytes)"},
         BadHeader{R"({"a":{"dtype":"","shape":[8],"data_offsets":[0,8]}})", "has dtype \"\""},
-        BadHeader{R"({"a":{"dtype":8,"shape":[8],"data_offsets":[0,8]}})", "is no string"},
+        BadHeader{R"({"a":{"dtype":8,"shape":[8],"data_offsets":[0,8]}})", "is not a string"},
         BadHeader{R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})", "not a list"},
         BadHeader{R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})",
                   R"(each number of "shape" must be a whole number)"},
@@ -183,22 +174,22 @@ INSTANTIATE_TEST_SUITE_P(
                   R"(tensor "b" begins at offset)"},
         BadHeader{R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},
                       "b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
-                  "after the end of what stands before it"},
-        BadHeader{R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}})", "has bytes too many"},
+                  "after the end of the data before it"},
+        BadHeader{R"({"a":{"dtype":"U8","shape":[7],"data_offsets":[0,7]}})", "has extra bytes"},
         BadHeader{R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", "is truncated"},
         BadHeader{R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"x":1}})",
                   "has other members"},
         BadHeader{R"({"":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
                   "a tensor has no name"},
         BadHeader{R"({"__metadata__":[]})", R"("__metadata__" is a JSON array)"},
-        BadHeader{R"({"__metadata__":{"a":1}})", R"("a" in "__metadata__" is no string)"}));
+        BadHeader{R"({"__metadata__":{"a":1}})", R"("a" in "__metadata__" is not a string)"}));
 
 TEST_F(Safetensors, FilesThatEndInTheHeaderAreTruncated) {
   EXPECT_THAT(opening(""), throws_error(ErrorCode::kCorruptData, path(), "0 bytes are too few"));
   EXPECT_THAT(opening(header_bytes("{}").substr(0, 9)),
-              throws_error(ErrorCode::kCorruptData, "of a header of 2 bytes, 1 are there"));
+              throws_error(ErrorCode::kCorruptData, "of a header of 2 bytes, 1 are present"));
   EXPECT_THAT(opening(std::string(16, '\x7f')),
-              throws_error(ErrorCode::kCorruptData, "where 100000000 are the most"));
+              throws_error(ErrorCode::kCorruptData, "exceeds the limit of 100000000"));
   EXPECT_THAT(opening("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
               throws_error(ErrorCode::kCorruptData, path(), "git lfs pull --include"));
   EXPECT_THAT(opening("<!DOCTYPE html>"), throws_error(ErrorCode::kCorruptData, "a web page"));
@@ -228,9 +219,9 @@ TEST_F(Safetensors, WhatCantBeReadBackIsNotWritten) {
   refuses({.name = "__metadata__", .dtype = DType::kUInt8, .shape = {16}}, "no tensor may have");
   refuses({.name = "\xff", .dtype = DType::kUInt8, .shape = {16}}, "not valid UTF-8");
   refuses({.name = "b", .dtype = DType::kComplex128, .shape = {1}}, "can't hold c128");
-  refuses({.name = "b", .dtype = DType::kUInt8, .shape = {-16}}, "makes no sense");
+  refuses({.name = "b", .dtype = DType::kUInt8, .shape = {-16}}, "is invalid");
   refuses({.name = "b", .dtype = ElementType::named("F4").value(), .shape = {31}},
-          "f4[31] makes no sense, or its elements do not fill whole bytes");
+          "f4[31] is invalid, or its elements do not fill whole bytes");
   refuses({.name = "b", .dtype = DType::kFloat32, .shape = {3}},
           "16 bytes are not those of f32[3]");
   EXPECT_THAT(folder_.names(), ::testing::IsEmpty());
@@ -256,7 +247,7 @@ TEST_F(Safetensors, AFullDiskLeavesTheOlderFile) {
   EXPECT_THAT(folder_.names(), ::testing::ElementsAre("model.safetensors"));
 }
 
-// Each part is checked by the blocks that it lies in, and by no others.
+// Each part is checked only with the blocks that contain the part.
 TEST_F(Safetensors, AFlippedBitIsFoundByWhoReadsItsBlock) {
   const std::string bytes = numbered_bytes(3 * kBlockBytes);
   const std::vector<TensorBytes> tensors{
@@ -278,7 +269,7 @@ TEST_F(Safetensors, AFlippedBitIsFoundByWhoReadsItsBlock) {
   EXPECT_EQ(part, bytes.substr(kBlockBytes / 2, 10));
   EXPECT_THAT(reading(kBlockBytes * 9 / 4),
               throws_error(ErrorCode::kCorruptData, path(), "2097152 to 3145728", "damaged"));
-  // And again: what was read in vain is not kept.
+  // A second read fails too: data of a failed read is not cached.
   EXPECT_THAT(reading(kBlockBytes * 9 / 4), throws_error(ErrorCode::kCorruptData, "damaged"));
   EXPECT_THAT([&] { CheckedFile(path(), sums).verify(); },
               throws_error(ErrorCode::kCorruptData, "damaged"));

@@ -3,38 +3,70 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
+#include <numeric>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/atomic_file.h"
 #include "unisono/base/bytes.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fnv.h"
-#include "unisono/base/release.h"
-#include "unisono/checkpoint/file_sums.h"
+#include "unisono/base/file.h"
+#include "unisono/base/log.h"
+#include "unisono/base/process.h"
+#include "unisono/base/thread.h"
 #include "unisono/checkpoint/folder.h"
 #include "unisono/checkpoint/manifest.h"
-#include "unisono/checkpoint/outcome.h"
 #include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/safetensors.h"
-#include "unisono/checkpoint/sharding_info.h"
-#include "unisono/checkpoint/tensor_box.h"
-#include "unisono/comm/process_group.h"
+#include "unisono/checkpoint/safetensors_header.h"
+#include "unisono/comm/objects.h"
+#include "unisono/comm/options.h"
 
 namespace unisono::checkpoint {
 namespace {
 
-// A tensor is worth cutting up from here on.
+constexpr char kDone = '\xff';
+
+// Encodes the result of a step. The first byte is kDone on success, otherwise the error code.
+std::string outcome_of(const std::function<std::string()>& step) {
+  try {
+    return kDone + step();
+  } catch (const Error& error) {
+    return static_cast<char>(error.code()) + std::string(error.what());
+  } catch (const std::exception& error) {
+    return static_cast<char>(ErrorCode::kInternal) + std::string(error.what());
+  } catch (...) {
+    return static_cast<char>(ErrorCode::kInternal) +
+           std::string("an object that is no std::exception was thrown");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> do_on_all(ProcessGroup& group,
+                                   std::optional<std::chrono::milliseconds> timeout,
+                                   const std::function<std::string()>& step) {
+  const ObjectOptions options{.timeout = timeout};
+  std::vector<std::string> outcomes = all_gather_object(group, outcome_of(step), options);
+  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+    const std::string& outcome = outcomes[rank];
+    UNISONO_CHECK(!outcome.empty(), "an outcome has a first byte");
+    if (outcome[0] != kDone) {
+      throw Error(static_cast<ErrorCode>(outcome[0]),
+                  fmt::format("rank {} of {}: {}", rank, outcomes.size(), outcome.substr(1)));
+    }
+  }
+  for (std::string& outcome : outcomes) {
+    outcome.erase(0, 1);
+  }
+  return outcomes;
+}
+
+namespace {
+
+// Minimum size for dividing a tensor.
 constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 18;
 
-// Whether each row of a tensor that has bytes ends where a byte ends.
+// Returns true if each row of a non-empty tensor ends at a byte boundary.
 bool has_whole_rows(const TensorInfo& tensor) {
   const std::vector<std::int64_t> row(tensor.shape.begin() + 1, tensor.shape.end());
   return count_bytes(tensor.dtype, row).has_value();
@@ -120,7 +152,7 @@ std::string describe_lines(std::span<const TensorInfo> tensors) {
   return lines;
 }
 
-// The first lines that differ, of texts that do.
+// Returns the first lines that differ between two different texts.
 std::pair<std::string, std::string> first_difference(std::string_view a, std::string_view b) {
   const auto take_line = [](std::string_view& text) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -134,7 +166,8 @@ std::pair<std::string, std::string> first_difference(std::string_view a, std::st
   return lines;
 }
 
-// What a rank has more or less than others would be lost silently, as another one is to save it.
+// Throws if the ranks pass different common tensors. Without this check, a tensor that only some
+// ranks have could be lost silently, because another rank may be assigned to save it.
 void compare_common(ProcessGroup& group,
                     std::span<const TensorInfo> common,
                     const SaveOptions& options) {
@@ -160,7 +193,7 @@ void compare_common(ProcessGroup& group,
                           right));
 }
 
-// Makes the folder, when all ranks have parts of the same step.
+// Creates the folder after checking that all ranks have valid parts of the same step.
 void begin_on_all(ProcessGroup& group,
                   const std::string& root,
                   std::int64_t step,
@@ -209,7 +242,7 @@ std::string save_checkpoint(ProcessGroup& group,
         return "";
       }
       write_manifest(folder, step, sums);
-      // Rank 0 sees all files, and they fit together.
+      // Checks that rank 0 can read all files and that they are consistent.
       (void)Reader(folder);
       std::string path = commit_checkpoint(root, step);
       if (options.keep_last > 0) {
@@ -237,13 +270,100 @@ std::vector<std::optional<Box>> divide_evenly(std::span<const TensorInfo> tensor
       boxes.emplace_back(rows_of_rank(tensor.shape, rank, world_size));
       continue;
     }
-    // The same choice on every rank.
+    // All ranks compute the same assignment.
     const auto least = std::min_element(n_bytes.begin(), n_bytes.end());
     *least += size;
     const bool is_own = least - n_bytes.begin() == rank;
     boxes.push_back(is_own ? std::optional(whole_box(tensor.shape)) : std::nullopt);
   }
   return boxes;
+}
+
+namespace {
+
+std::vector<int> all_ranks(const ProcessGroup& group) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// Takes part in the first exchange of save_checkpoint() with the current exception. Returns the
+// exception that all ranks then throw.
+std::exception_ptr told_to_all(ProcessGroup& group, const SaveOptions& options) {
+  try {
+    (void)do_on_all(group, options.timeout, []() -> std::string { throw; });
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Saver::Saver(ProcessGroup& group, std::string root, const SaveOptions& options)
+    : group_(group.new_group(all_ranks(group))), root_(std::move(root)), options_(options) {}
+
+Saver::~Saver() {
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    base::Logger("rank " + std::to_string(group_->rank()))
+        .error("the last checkpoint was not saved: " + std::string(error.what()));
+  }
+}
+
+std::string Saver::save(std::int64_t step,
+                        std::span<const TensorPart> parts,
+                        std::span<const TensorInfo> common) {
+  wait();
+  return save_checkpoint(*group_, root_, step, parts, options_, common);
+}
+
+void Saver::save_async(std::int64_t step,
+                       std::span<const TensorPart> parts,
+                       std::span<const TensorInfo> common) {
+  wait();
+  try {
+    copy(parts, common);
+    start(step);
+  } catch (...) {
+    // The saving threads of other ranks wait for this rank. The exchange reports the failure to
+    // these threads; all ranks throw at the next call.
+    failure_ = told_to_all(*group_, options_);
+  }
+}
+
+void Saver::copy(std::span<const TensorPart> parts, std::span<const TensorInfo> common) {
+  common_.assign(common.begin(), common.end());
+  parts_.assign(parts.begin(), parts.end());
+  bytes_.resize(parts_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    // Reuses the memory of the previous copy.
+    bytes_[i].assign(parts_[i].bytes.begin(), parts_[i].bytes.end());
+    parts_[i].bytes = bytes_[i];
+  }
+}
+
+void Saver::start(std::int64_t step) {
+  const std::string failure = "rank " + std::to_string(group_->rank()) +
+                              " can't start the thread that saves checkpoint " +
+                              std::to_string(step);
+  thread_ = start_thread("uni-save", failure, [this, step] {
+    try {
+      save_checkpoint(*group_, root_, step, parts_, options_, common_);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  });
+}
+
+void Saver::wait() {
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  if (failure_) {
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
 }
 
 }  // namespace unisono::checkpoint

@@ -17,26 +17,25 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
+#include "unisono/base/reduction.h"
 #include "unisono/cli/bench_job.h"
-#include "unisono/cli/bench_json_file.h"
 #include "unisono/cli/bench_operations.h"
 #include "unisono/cli/bench_parse.h"
+#include "unisono/cli/bench_report.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
-#include "unisono/comm/backend_choice.h"
+#include "unisono/cli/run_arguments.h"
+#include "unisono/comm/init.h"
 #include "unisono/engine/backends.h"
-#include "unisono/engine/native/collectives/algorithm_choice.h"
-#include "unisono/kernels/compress.h"
 #include "unisono/launch/run.h"
 #include "unisono/rendezvous/find_launch_info.h"
 
 namespace unisono::cli {
 namespace {
 
-// As the command line has it.
+// Arguments of the command line.
 struct BenchArguments {
   std::string operation;
   std::string n_ranks;
@@ -50,16 +49,17 @@ struct BenchArguments {
   bool is_verbose = false;
   std::string json_path;
   double seconds = 0.5;
+  launch::RunOptions run = {};  ///< Options of the ranks that this command starts.
 };
 
 Error invalid(const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "bench: " + problem};
 }
 
-// "a|b", as --help and completion have an option's choices.
+// Returns "a|b|all", the form in which --help and completion expect the choices of an option.
 std::string operation_names() {
   std::string names;
-  for (const bench::Operation& operation : bench::operation_table()) {
+  for (const bench::BenchOperation& operation : bench::operation_table()) {
     names += operation.name + std::string("|");
   }
   return names + "all";
@@ -82,7 +82,7 @@ std::string dtype_names() {
   return names_of<DType>(dtypes);
 }
 
-// Those that are there.
+// Returns the names of the available backends.
 std::string backend_names() {
   std::string names;
   for (const engine::Backend& backend : engine::backends()) {
@@ -95,7 +95,7 @@ std::string backend_names() {
 
 void add_options(CLI::App& app, BenchArguments& arguments) {
   constexpr double kMaxSeconds = 1e6;
-  app.add_option("OP", arguments.operation, "What to measure")
+  app.add_option("OP", arguments.operation, "Operation to measure")
       ->type_name(operation_names())
       ->required();
   app.add_option("-n,--nproc-per-node,--nproc_per_node",
@@ -111,27 +111,28 @@ void add_options(CLI::App& app, BenchArguments& arguments) {
       "--sizes", arguments.sizes, "Bytes: 8,1K,3M, or 8:64M:x4 (default " + arguments.sizes + ")");
   app.add_option("--dtype", arguments.dtype, "Type of the elements (default f32)")
       ->type_name(dtype_names());
-  app.add_option("--memory", arguments.memory, "Where the buffers lie (default private)")
+  app.add_option("--memory", arguments.memory, "Kind of memory of the buffers (default private)")
       ->type_name(names_of<bench::Memory>(bench::kMemories));
-  app.add_option(
-         "--backend",
-         arguments.backend,
-         "What carries the operations out (default unisono); mpi takes ranks that mpirun has "
-         "started")
+  app.add_option("--backend",
+                 arguments.backend,
+                 "Backend of the operations (default unisono); mpi needs ranks started by mpirun")
       ->type_name(backend_names());
-  app.add_option("--algorithm",
-                 arguments.algorithm,
-                 "How (default auto); reduce has one_shot and two_shot, reduce_scatter too on one "
-                 "node, else two_shot")
+  app.add_option(
+         "--algorithm",
+         arguments.algorithm,
+         "Algorithm (default auto); reduce has one_shot and two_shot, reduce_scatter too on one "
+         "node, else two_shot")
       ->type_name(names_of<Algorithm>(kAlgorithms));
-  app.add_flag("--check", arguments.is_checked, "Compare every element with what it must be");
+  app.add_flag("--check", arguments.is_checked, "Compare every element with its expected value");
   app.add_option(
          "--json", arguments.json_path, "Write the results to FILE too, a line of JSON each")
       ->type_name("FILE");
-  app.add_flag("--verbose",
-               arguments.is_verbose,
-               "Log what was measured of the links, and why each algorithm was chosen");
-  app.add_option("--seconds", arguments.seconds, "Time for each size, about (default 0.5)")
+  app.add_flag(
+      "--verbose",
+      arguments.is_verbose,
+      "Log the measured costs of the links, and the reason for each choice of an algorithm");
+  add_binding_options(app, arguments.run);
+  app.add_option("--seconds", arguments.seconds, "Approximate time for each size (default 0.5)")
       ->check(CLI::Range(0.0, kMaxSeconds));
   add_examples(app,
                {"unisono bench all_reduce -n 4",
@@ -153,20 +154,13 @@ bench::BenchOptions make_options(const BenchArguments& arguments) {
   options.memory = bench::parse_memory(arguments.memory);
   options.backend = engine::look_up_backend(arguments.backend).name;
   options.is_checked = arguments.is_checked;
-  const bool is_lossy = engine::compression_of(options.algorithm) != kernels::Compression::kNone;
-  if (options.is_checked && is_lossy) {
-    throw invalid(
-        fmt::format("--check compares every bit, and {} rounds what goes between nodes: "
-                    "leave one of them out",
-                    arguments.algorithm));
-  }
   options.is_verbose = arguments.is_verbose;
   options.json_path = arguments.json_path;
   options.seconds = std::chrono::duration<double>(arguments.seconds);
   return options;
 }
 
-// The ranks there will be, or are.
+// Returns the number of ranks that are running or will be started.
 int count_ranks(const BenchArguments& arguments, const Environment& environment, bool is_in_job) {
   const std::string n_ranks = arguments.n_ranks.empty() ? "auto" : arguments.n_ranks;
   if (!is_in_job) {
@@ -184,14 +178,13 @@ std::string own_path() {
   std::array<char, PATH_MAX> path{};
   const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
   if (size < 0 || static_cast<std::size_t>(size) == path.size()) {
-    throw system_error("bench: where is this program? /proc/self/exe", errno);
+    throw system_error("bench: can't find the path of this program: /proc/self/exe", errno);
   }
   return {path.data(), static_cast<std::size_t>(size)};
 }
 
-// This very command, as the ranks of a job.
-int start_ranks(int n_ranks, std::span<char*> arguments) {
-  launch::RunOptions run;
+// Starts this command again as the ranks of a job.
+int start_ranks(int n_ranks, launch::RunOptions run, std::span<char*> arguments) {
   run.n_workers = n_ranks;
   run.program.argv = {own_path(), "bench"};
   run.program.argv.insert(run.program.argv.end(), arguments.begin(), arguments.end());
@@ -226,11 +219,12 @@ int bench_command(const CommandLine& line) {
   if (is_in_job) {
     return bench::run_in_job(options);
   }
-  (void)comm::choose_backend(options.backend, environment);
+  (void)comm::choose_backend(options.backend, parse_config(environment), environment);
   if (!options.json_path.empty()) {
     bench::check_json_path(options.json_path);
   }
-  return start_ranks(n_ranks, {line.argv + 1, static_cast<std::size_t>(line.argc) - 1});
+  return start_ranks(
+      n_ranks, arguments.run, {line.argv + 1, static_cast<std::size_t>(line.argc) - 1});
 }
 
 }  // namespace unisono::cli

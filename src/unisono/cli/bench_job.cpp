@@ -4,34 +4,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
-#include <string>
 #include <string_view>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/buffer.h"
-#include "unisono/base/config.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/cli/bench_json_file.h"
-#include "unisono/cli/bench_operations.h"
 #include "unisono/cli/bench_report.h"
-#include "unisono/cli/bench_sampling.h"
 #include "unisono/cli/parse.h"
-#include "unisono/comm/backend_choice.h"
+#include "unisono/comm/init.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
 #include "unisono/rendezvous/find_launch_info.h"
-#include "unisono/rendezvous/roster/node_id.h"
-#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/rendezvous/this_node.h"
+#include "unisono/transport/rank_table.h"
 
 namespace unisono::cli::bench {
 namespace {
@@ -48,7 +38,7 @@ bool is_default_backend(const BenchOptions& options) {
 
 class TimedGroup final : public TimedRanks {
  public:
-  TimedGroup(ProcessGroup& group, const Operation& operation, const Call& call)
+  TimedGroup(ProcessGroup& group, const BenchOperation& operation, const BenchCall& call)
       : group_(group), operation_(operation), call_(call) {}
 
   void barrier() override { group_.barrier(); }
@@ -65,12 +55,12 @@ class TimedGroup final : public TimedRanks {
 
  private:
   ProcessGroup& group_;
-  const Operation& operation_;
-  const Call& call_;
+  const BenchOperation& operation_;
+  const BenchCall& call_;
 };
 
-// Zeros, written one by one, so that every page is there before the first call, and sums in place
-// stay finite.
+// Writes zeros to every page, so that all pages are present before the first call and repeated sums
+// in place stay finite.
 Buffer make_buffer(ProcessGroup& group, Memory memory, std::int64_t count, DType dtype) {
   constexpr std::size_t kPageBytes = 4096;
   Buffer buffer{.data = nullptr, .count = count, .dtype = dtype};
@@ -96,7 +86,7 @@ class Measurement {
  public:
   Measurement(ProcessGroup& group, const BenchOptions& options) : group_(group), options_(options) {
     std::set<std::string_view> nodes;
-    for (const rendezvous::Member& member : group.roster().members) {
+    for (const transport::Member& member : group.roster().members) {
       nodes.insert(member.node);
     }
     n_nodes_ = static_cast<int>(nodes.size());
@@ -104,12 +94,12 @@ class Measurement {
 
   [[nodiscard]] int n_nodes() const { return n_nodes_; }
 
-  // A collective call; every rank gets the result.
-  [[nodiscard]] Result measure(const Operation& operation, std::int64_t n_bytes) {
-    const Place place{.rank = group_.rank(), .world_size = group_.world_size()};
+  // Measures an operation. Collective: every rank calls it and gets the same result.
+  [[nodiscard]] Result measure(const BenchOperation& operation, std::int64_t n_bytes) {
+    const RankPlace place{.rank = group_.rank(), .world_size = group_.world_size()};
     const std::int64_t n_elems =
         count_elements(operation, n_bytes, options_.dtype, place.world_size);
-    const Call call = make_call(operation, operation.counts(place, n_elems));
+    const BenchCall call = make_call(operation, operation.counts(place, n_elems));
     TimedGroup ranks(group_, operation, call);
     Summary time = sample(ranks, options_.seconds);
     for (double* value : {&time.median, &time.min, &time.p99}) {
@@ -138,8 +128,8 @@ class Measurement {
     std::optional<std::int64_t> busiest_bytes;
   };
 
-  // One more call: sampling reduces, too, to compare ranks.
-  [[nodiscard]] CallDetails look_into_call(const Operation& operation, const Call& call) {
+  // Makes a separate call, because sampling itself uses reductions to compare ranks.
+  [[nodiscard]] CallDetails look_into_call(const BenchOperation& operation, const BenchCall& call) {
     const std::int64_t before = exchanged_bytes();
     operation.call(group_, call);
     auto n_bytes = static_cast<double>(exchanged_bytes() - before) / operation.n_transfers;
@@ -147,14 +137,14 @@ class Measurement {
         .algorithm = operation.algorithms.empty() ? Algorithm::kAuto : group_.last_algorithm(),
         .busiest_bytes = std::nullopt};
     group_.all_reduce(as_buffer(std::span(&n_bytes, 1)), {.op = kMax});
-    // What another library sends nobody counts.
+    // The traffic of another library is not counted.
     if (n_nodes_ > 1 && is_default_backend(options_)) {
       details.busiest_bytes = std::llround(n_bytes);
     }
     return details;
   }
 
-  // With other nodes, so far.
+  // Returns the bytes exchanged with other nodes so far.
   [[nodiscard]] std::int64_t exchanged_bytes() const {
     std::int64_t n_bytes = 0;
     for (const RankTraffic& with_rank : group_.traffic()) {
@@ -163,10 +153,10 @@ class Measurement {
     return n_bytes;
   }
 
-  [[nodiscard]] Call make_call(const Operation& operation, Counts counts) {
-    Call call{.in = {},
-              .out = make_buffer(group_, options_.memory, counts.out, options_.dtype),
-              .algorithm = algorithm_of(operation, options_.algorithm)};
+  [[nodiscard]] BenchCall make_call(const BenchOperation& operation, Counts counts) {
+    BenchCall call{.in = {},
+                   .out = make_buffer(group_, options_.memory, counts.out, options_.dtype),
+                   .algorithm = algorithm_of(operation, options_.algorithm)};
     call.in = operation.is_in_place
                   ? call.out
                   : make_buffer(group_, options_.memory, counts.in, options_.dtype);
@@ -178,7 +168,7 @@ class Measurement {
   int n_nodes_ = 1;
 };
 
-// Where rank 0 writes; the other ranks have none.
+// Output of rank 0; the other ranks have no Output.
 class Output {
  public:
   explicit Output(const std::string& json_path) : json_path_(json_path) {
@@ -211,7 +201,8 @@ class Output {
     json_ += json_line(result) + '\n';
   }
 
-  // Once all is measured: a run that fails leaves the file of an earlier one.
+  // Writes the file after all measurements, so that a failed run does not replace the file of an
+  // earlier run.
   void end() {
     if (!json_path_.empty()) {
       write_json(json_path_, json_);
@@ -223,14 +214,14 @@ class Output {
   std::string json_;
 };
 
-// True when every result that was checked is right.
+// Returns true if every checked result is correct.
 bool measure_all(ProcessGroup& group, const BenchOptions& options, Output* output) {
   Measurement measurement(group, options);
   if (output != nullptr) {
     output->begin(group, measurement.n_nodes(), options);
   }
   bool is_right = true;
-  for (const Operation& operation : options.operations) {
+  for (const BenchOperation& operation : options.operations) {
     if (group.world_size() < operation.min_ranks) {
       continue;
     }
@@ -260,7 +251,8 @@ Environment with_debug_log(const Environment& base) {
 Environment pretend_nodes(const Environment& base, int n_nodes) {
   const rendezvous::LaunchInfo launch_info = rendezvous::find_launch_info(base);
   const int node = launch_info.rank * n_nodes / launch_info.world_size;
-  // Behind the name of the real node, so that ranks of two machines never count as one node.
+  // The name extends the name of the real node, so that ranks of two machines never count as one
+  // node.
   const std::string name = fmt::format("{}/bench{}", rendezvous::node_id(read_config(base)), node);
   return [base, name](const char* variable) -> std::optional<std::string> {
     return std::string_view(variable) == "UNISONO_NODE_ID" ? name : base(variable);
@@ -275,13 +267,14 @@ int run_in_job(const BenchOptions& options) {
   std::optional<Output> output;
   if (rendezvous::find_launch_info(environment).rank == 0) {
     output.emplace(options.json_path);
-    // It is the one that says what was chosen, and why.
+    // Only rank 0 logs the chosen algorithms and the reasons.
     environment = options.is_verbose ? with_debug_log(environment) : environment;
   }
   const std::shared_ptr<ProcessGroup> group =
       create_process_group({.backend = options.backend, .environment = environment});
   BenchOptions used = options;
-  used.backend = comm::backend_of(*group).name;  // Perhaps what the ranks fell back to.
+  // The ranks may have fallen back to another backend.
+  used.backend = comm::backend_of(*group).name;
   bool is_right = true;
   try {
     is_right = measure_all(*group, used, output ? &*output : nullptr);
@@ -289,8 +282,8 @@ int run_in_job(const BenchOptions& options) {
     if (error.code() != ErrorCode::kInvalidArgument) {
       throw;
     }
-    // Every rank was refused the same arguments. One says so, before any ends: the launcher ends
-    // the others then.
+    // Every rank was refused the same arguments. Rank 0 reports that before any rank ends, because
+    // the launcher then ends the other ranks.
     if (output) {
       print_error(error.what());
     }

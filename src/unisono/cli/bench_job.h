@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/algorithm.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
-#include "unisono/base/dtype.h"
+#include "unisono/base/reduction.h"
 #include "unisono/cli/bench_operations.h"
 #include "unisono/cli/bench_parse.h"
 
 namespace unisono::cli::bench {
 
-/// What `unisono bench` was asked for.
+/// Options of `unisono bench`.
 struct BenchOptions {
-  std::span<const Operation> operations;
+  std::span<const BenchOperation> operations;
   int n_pretend_nodes = 1;
   std::vector<std::int64_t> sizes;
   DType dtype = DType::kFloat32;
@@ -24,22 +24,21 @@ struct BenchOptions {
   std::string backend = "unisono";
   Algorithm algorithm = Algorithm::kAuto;
   bool is_checked = false;
-  bool is_verbose = false;  ///< Rank 0 logs what links cost, and why it chose each algorithm.
+  bool is_verbose = false;  ///< Rank 0 logs the cost of links and the reason for each algorithm.
   std::string json_path;    ///< Empty: no file.
   std::chrono::duration<double> seconds{};
 };
 
-/// An environment as `base`, but that makes this rank one of a node of its block of ranks,
-/// `n_nodes` blocks in all: ranks of different blocks reach each other by tcp.
+/// Returns an environment like `base` in which the ranks are divided into `n_nodes` blocks that act
+/// as nodes: ranks of different blocks use tcp.
 [[nodiscard]] Environment pretend_nodes(const Environment& base, int n_nodes);
 
-/// An environment as `base`, but that asks for debug lines.
+/// Returns an environment like `base` with the log level debug.
 [[nodiscard]] Environment with_debug_log(const Environment& base);
 
-/// Measures as one rank of the job that the environment describes; rank 0 writes the table to
-/// stdout and the lines of JSON. Returns the exit code: 1 on rank 0 when results were
-/// wrong, kWrongUsage on all ranks when the group refused a call's arguments, which rank 0 then
-/// says.
+/// Measures as a rank of the job that the environment describes; rank 0 writes the table to stdout
+/// and the JSON file. Returns the exit code: 1 on rank 0 if results were wrong, kWrongUsage on all
+/// ranks if the group refused the arguments of a call (rank 0 prints the error).
 ///
 /// Throws Error.
 [[nodiscard]] int run_in_job(const BenchOptions& options);

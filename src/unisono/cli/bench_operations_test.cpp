@@ -2,8 +2,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,12 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/cli/bench_job.h"
-#include "unisono/comm/process_group.h"
 
 #include "support/ranks.h"
 
@@ -25,20 +19,20 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const Operation& row(const char* name) {
+const BenchOperation& row(const char* name) {
   return find_operations(name, Algorithm::kAuto).front();
 }
 
-// What check() finds on a world of ranks; the same on each of them.
-std::int64_t check_on(const test::World& world, const Operation& operation, DType dtype) {
+// Returns the number of errors that check() finds in a world of ranks, which is equal on all ranks.
+std::int64_t check_on(const test::World& world, const BenchOperation& operation, DType dtype) {
   std::vector<std::int64_t> n_wrong(world.nodes.size());
   test::run_ranks(world, [&](ProcessGroup& group) {
-    const Place place{.rank = group.rank(), .world_size = group.world_size()};
+    const RankPlace place{.rank = group.rank(), .world_size = group.world_size()};
     const Counts counts =
         operation.counts(place, count_elements(operation, 4000, dtype, place.world_size));
     const Buffer out = group.allocate(counts.out, dtype);
     const Buffer in = operation.is_in_place ? out : group.allocate(counts.in, dtype);
-    const Call call{.in = in, .out = out};
+    const BenchCall call{.in = in, .out = out};
     n_wrong[static_cast<std::size_t>(group.rank())] = check(group, operation, call).value();
   });
   EXPECT_THAT(n_wrong, ::testing::Each(n_wrong.front()));
@@ -46,7 +40,7 @@ std::int64_t check_on(const test::World& world, const Operation& operation, DTyp
 }
 
 TEST(BenchOperations, RightResultsAreFoundRight) {
-  for (const Operation& operation : operation_table()) {
+  for (const BenchOperation& operation : operation_table()) {
     for (const test::World& world : {test::one_node(3), test::World{.nodes = {"a", "a", "b"}}}) {
       for (const DType dtype :
            {DType::kFloat32, DType::kBFloat16, DType::kComplex64, DType::kInt8, DType::kBool}) {
@@ -57,17 +51,17 @@ TEST(BenchOperations, RightResultsAreFoundRight) {
 }
 
 TEST(BenchOperations, ACallThatDoesNothingIsFoundWrong) {
-  for (Operation operation : operation_table()) {
-    operation.call = [](ProcessGroup&, const Call&) {};
+  for (BenchOperation operation : operation_table()) {
+    operation.call = [](ProcessGroup&, const BenchCall&) {};
     EXPECT_GT(check_on(test::one_node(2), operation, DType::kFloat32), 0) << operation.name;
   }
 }
 
-// In the first or in the second of the calls that a check makes.
+// The error is in the first or in the second of the calls of a check.
 TEST(BenchOperations, OneWrongElementOfOneRankIsCounted) {
   static std::atomic<int> n_calls_to_wrong_one;
-  Operation operation = row("all_reduce");
-  operation.call = [](ProcessGroup& group, const Call& call) {
+  BenchOperation operation = row("all_reduce");
+  operation.call = [](ProcessGroup& group, const BenchCall& call) {
     group.all_reduce(call.out);
     if (group.rank() == 1 && n_calls_to_wrong_one-- == 0) {
       static_cast<float*>(call.out.data)[17] += 1;
@@ -80,15 +74,15 @@ TEST(BenchOperations, OneWrongElementOfOneRankIsCounted) {
 }
 
 TEST(BenchOperations, AnotherRanksDataIsFoundWrong) {
-  Operation operation = row("broadcast");
-  operation.call = [](ProcessGroup& group, const Call& call) {
+  BenchOperation operation = row("broadcast");
+  operation.call = [](ProcessGroup& group, const BenchCall& call) {
     group.broadcast(call.out, {.root = 1});
   };
   EXPECT_GT(check_on(test::one_node(2), operation, DType::kInt32), 3000 / 4);
 }
 
 TEST(BenchOperations, SizesAreRoundedUpToWhatEveryRankCanHave) {
-  Operation operation = row("all_reduce");
+  BenchOperation operation = row("all_reduce");
   EXPECT_EQ(count_elements(operation, 1024, DType::kFloat32, 3), 256);
   EXPECT_EQ(count_elements(operation, 1025, DType::kFloat32, 3), 257);
   EXPECT_EQ(count_elements(operation, 0, DType::kFloat32, 3), 0);
@@ -131,7 +125,7 @@ TEST(BenchOperations, BytesAreTheWholeOfChunks) {
 
 TEST(BenchOperations, AllIsEveryRow) {
   EXPECT_EQ(find_operations("all", Algorithm::kTwoShot).size(), operation_table().size());
-  for (const Operation& operation : operation_table()) {
+  for (const BenchOperation& operation : operation_table()) {
     EXPECT_EQ(std::string_view(row(operation.name).name), operation.name);
   }
 }

@@ -2,19 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 
 namespace unisono::cli::bench {
@@ -32,7 +26,7 @@ std::optional<std::int64_t> parse_number(std::string_view text) {
   return number;
 }
 
-// "8", "1K", "3M".
+// Parses "8", "1K", "3M".
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
   int shift = 0;
   if (!text.empty()) {
@@ -69,7 +63,7 @@ Error invalid_size(std::string_view item, std::string_view problem) {
                       problem)};
 }
 
-// What "FIRST:LAST" or "FIRST:LAST:xFACTOR" stands for.
+// Returns the sizes of "FIRST:LAST" or "FIRST:LAST:xFACTOR".
 std::vector<std::int64_t> parse_range(std::string_view item,
                                       std::span<const std::string_view> parts) {
   const std::optional<std::int64_t> first = parse_bytes(parts[0]);
@@ -79,17 +73,17 @@ std::vector<std::int64_t> parse_range(std::string_view item,
     factor = parts[2].starts_with('x') ? parse_number(parts[2].substr(1)) : std::nullopt;
   }
   if (!first || !last || !factor || parts.size() > 3) {
-    throw invalid_size(item, "is no range of numbers of bytes");
+    throw invalid_size(item, "is not a range of numbers of bytes");
   }
   if (*first < 1) {
-    throw invalid_size(item, "begins at 0, of which there are no powers");
+    throw invalid_size(item, "begins at 0, which has no powers");
   }
   if (*last < *first) {
     throw invalid_size(item, "ends below its beginning");
   }
   if (*factor < 2) {
     throw invalid_size(item,
-                       fmt::format("goes on by the factor {}, which must be 2 at least", *factor));
+                       fmt::format("grows by the factor {}, which must be at least 2", *factor));
   }
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = *first; size <= *last; size *= *factor) {
@@ -101,7 +95,7 @@ std::vector<std::int64_t> parse_range(std::string_view item,
   return sizes;
 }
 
-// What one item of the list stands for.
+// Returns the sizes of one item of the list.
 std::vector<std::int64_t> parse_item(std::string_view item) {
   const std::vector<std::string_view> parts = split(item, ':');
   if (parts.size() > 1) {
@@ -109,12 +103,12 @@ std::vector<std::int64_t> parse_item(std::string_view item) {
   }
   const std::optional<std::int64_t> size = parse_bytes(item);
   if (!size) {
-    throw invalid_size(item, "is no number of bytes");
+    throw invalid_size(item, "is not a number of bytes");
   }
   return {*size};
 }
 
-// The value whose name `text` is.
+// Returns the value with the name `text`.
 template <class T>
 T parse_name(const char* what, const std::string& text, std::span<const T> values) {
   std::vector<std::string> names;

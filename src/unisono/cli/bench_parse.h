@@ -5,34 +5,35 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 
 namespace unisono::cli::bench {
 
-/// Where the buffers of a benchmark lie.
+/// Memory of the buffers of a benchmark.
 enum class Memory {
-  kPrivate,   ///< Each rank's own, as malloc gives it.
+  kPrivate,   ///< Memory of the rank's own heap.
   kSymmetric  ///< From ProcessGroup::allocate().
 };
 
 inline constexpr std::array kMemories{Memory::kPrivate, Memory::kSymmetric};
 
-/// "private" or "symmetric".
+/// Returns "private" or "symmetric".
 [[nodiscard]] const char* to_string(Memory memory) noexcept;
 
-// What the command line says. Each throws Error(kInvalidArgument) that says what is allowed.
+// Parsers of the command line. Each throws Error(kInvalidArgument) with the allowed values.
 
-/// Numbers of bytes: "8,1K,3M" (K, M, G are powers of 1024); "8:64M:x4" stands for 8 times powers
-/// of 4 up to 64M, "8:64M" for all powers of 2.
+/// Parses numbers of bytes: "8,1K,3M" (K, M, G are powers of 1024). "8:64M:x4" means 8 times powers
+/// of 4 up to 64M, "8:64M" all powers of 2.
 [[nodiscard]] std::vector<std::int64_t> parse_sizes(const std::string& text);
 
-/// "f32", "bf16", "i8", ...
+/// Parses "f32", "bf16", "i8", ...
 [[nodiscard]] DType parse_dtype(const std::string& text);
 
+/// Parses "private" or "symmetric".
 [[nodiscard]] Memory parse_memory(const std::string& text);
 
-/// "auto", "one_shot", ...
+/// Parses "auto", "one_shot", ...
 [[nodiscard]] Algorithm parse_algorithm(const std::string& text);
 
 }  // namespace unisono::cli::bench

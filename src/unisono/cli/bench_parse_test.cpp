@@ -1,16 +1,11 @@
 #include "unisono/cli/bench_parse.h"
 
-#include <cstdint>
 #include <functional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 
 namespace unisono::cli::bench {
@@ -49,22 +44,23 @@ std::string refusal_of_size(const std::string& item) {
 TEST(BenchParse, WhatIsNoSizeIsNamed) {
   for (const std::string item :
        {"", "x", "-1", "1.5K", "1KB", "K", "1025G", "99999999999999999999"}) {
-    EXPECT_THAT(refusal_of_size(item),
-                HasSubstr("bench: \"" + item + "\" in --sizes is no number of bytes; write 8,1K"));
+    EXPECT_THAT(
+        refusal_of_size(item),
+        HasSubstr("bench: \"" + item + "\" in --sizes is not a number of bytes; write 8,1K"));
   }
 }
 
 TEST(BenchParse, ARangeThatIsNoneSaysWhy) {
   for (const auto& [item, problem] : std::vector<std::pair<std::string, std::string>>{
-           {"8:", "is no range"},
-           {"8:64:2", "is no range"},
-           {"8:64:x", "is no range"},
-           {"8:64:x2:x2", "is no range"},
+           {"8:", "is not a range"},
+           {"8:64:2", "is not a range"},
+           {"8:64:x", "is not a range"},
+           {"8:64:x2:x2", "is not a range"},
            {"0:8", "begins at 0"},
            {"64:8", "ends below its beginning"},
            {"8:4:x2", "ends below its beginning"},
-           {"8:64:x1", "factor 1, which must be 2 at least"},
-           {"8:64:x0", "factor 0, which must be 2 at least"}}) {
+           {"8:64:x1", "factor 1, which must be at least 2"},
+           {"8:64:x0", "factor 0, which must be at least 2"}}) {
     EXPECT_THAT(refusal_of_size(item),
                 AllOf(HasSubstr("bench: \"" + item + "\" in --sizes "), HasSubstr(problem)));
   }

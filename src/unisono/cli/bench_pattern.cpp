@@ -3,22 +3,18 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
-
-#include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 
 namespace unisono::cli::bench {
 namespace {
 
-// A sum has at most this many values other than 0, each below kSummedValues: it fits into every
-// dtype, and is exact in bf16 too.
+// A sum has at most kSummands values other than 0, each below kSummedValues, so that it fits into
+// every dtype and is exact in bf16.
 constexpr int kSummands = 32;
 constexpr std::uint64_t kSummedValues = 4;
 constexpr std::uint64_t kCopiedValues = 97;
 
-// The finalizer of SplitMix64: neighbouring numbers get unrelated results.
+// The finalizer of SplitMix64: neighbouring numbers give unrelated results.
 std::uint64_t mix(std::uint64_t number) {
   number = (number ^ (number >> 30U)) * 0xBF58476D1CE4E5B9U;
   number = (number ^ (number >> 27U)) * 0x94D049BB133111EBU;
@@ -35,12 +31,12 @@ std::uint16_t f16_bits(int value) {
                                     ((magnitude << (10U - exponent)) & 0x3FFU));
 }
 
-// The upper half of the f32, whose lower half is 0 for small integers.
+// The upper half of the f32; the lower half is 0 for small integers.
 std::uint16_t bf16_bits(int value) {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16U);
 }
 
-// A scalar as it stands in memory.
+// The bytes of a scalar in memory.
 struct ScalarBytes {
   std::array<std::byte, 8> bytes{};
   std::size_t n_bytes = 0;

@@ -7,20 +7,21 @@
 
 namespace unisono::cli::bench {
 
-/// What the ranks' buffers hold in a check: small integers, so that every dtype has exact results.
+/// Contents of the ranks' buffers in a check: small integers, for which every dtype has exact
+/// results.
 ///
-/// Complex elements count as two scalars each.
+/// A complex element counts as two scalars.
 class Pattern {
  public:
-  /// `adds_up`: the ranks' values are summed, so they are small enough for the sum of any number of
-  /// ranks to be exact. Patterns of different seeds differ.
+  /// `adds_up`: the ranks' values are summed, so the values are small enough for an exact sum over
+  /// any number of ranks. Different seeds give different patterns.
   Pattern(int world_size, bool adds_up, std::uint64_t seed)
       : world_size_(world_size), adds_up_(adds_up), seed_(seed) {}
 
-  /// What a rank has at a scalar's index.
+  /// Returns the value of a rank at a scalar's index.
   [[nodiscard]] int value(int rank, std::int64_t index) const;
 
-  /// The sum over all ranks.
+  /// Returns the sum over all ranks.
   [[nodiscard]] int sum(std::int64_t index) const;
 
  private:
@@ -29,16 +30,17 @@ class Pattern {
   std::uint64_t seed_;
 };
 
-/// The scalar that must be at an index; never above 127.
+/// Returns the expected scalar at an index; 127 at most.
 using ExpectedScalar = std::function<int(std::int64_t index)>;
 
-/// Writes every scalar of the buffer. In bool everything but 0 is true.
+/// Writes every scalar of the buffer. With bool, all values except 0 are true.
 void fill(const Buffer& buffer, const ExpectedScalar& expected);
 
-/// Writes what fill() never does, so that elements nobody wrote are found.
+/// Fills the buffer with bytes that fill() never writes, so that elements without a result are
+/// detected.
 void poison(const Buffer& buffer);
 
-/// Elements that differ from what fill() would write, in any bit.
+/// Returns the number of elements that differ in any bit from the elements that fill() would write.
 [[nodiscard]] std::int64_t count_wrong(const Buffer& buffer, const ExpectedScalar& expected);
 
 }  // namespace unisono::cli::bench

@@ -1,15 +1,11 @@
 #include "unisono/cli/bench_pattern.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 
 namespace unisono::cli::bench {
 namespace {
@@ -32,7 +28,7 @@ TEST(BenchPattern, RanksPlacesAndSeedsDiffer) {
     n_equal += pattern.value(0, index) == pattern.value(0, index + 1) ? 1 : 0;
     n_equal += pattern.value(0, index) == other.value(0, index) ? 1 : 0;
   }
-  // Of 97 values two are equal once in 97 times.
+  // With 97 values, two random values are equal in 1 of 97 cases.
   EXPECT_LT(n_equal, 100);
 }
 
@@ -76,7 +72,7 @@ TEST(BenchPattern, EachBrokenElementIsCountedOnce) {
   values[7] = -values[7];
   values[1999] = 1e-30F;
   EXPECT_EQ(count_wrong(buffer, expected), 3);
-  // Both parts of a complex number: one element.
+  // An error in both parts of a complex number counts as one element.
   const Buffer complex{.data = values.data(), .count = 1000, .dtype = DType::kComplex64};
   fill(complex, expected);
   values[10] += 1;

@@ -31,7 +31,7 @@ namespace {
 using checkpoint::CheckpointTensor;
 using checkpoint::Reader;
 
-// As diff and cmp have them.
+// Exit codes as in diff and cmp.
 constexpr int kDifferent = 1;
 constexpr int kTrouble = 2;
 constexpr std::size_t kByteBits = 8;
@@ -65,7 +65,7 @@ std::string summary(const Reader& reader) {
                      n_files == 1 ? "" : "s");
 }
 
-// The checkpoints that `path` holds, by the paths to read them from: itself, if it is one.
+// Returns the paths of the checkpoints in `path`: `path` itself if it is a checkpoint.
 std::vector<std::string> checkpoints_in(const std::string& path) {
   std::vector<std::string> paths;
   std::error_code ignored;
@@ -82,7 +82,7 @@ std::vector<std::string> checkpoints_in(const std::string& path) {
   return paths;
 }
 
-// Calls `action` for each checkpoint, also for those behind one that it throws for.
+// Calls `action` for each checkpoint, and continues after an error.
 int for_each(const std::vector<std::string>& paths,
              const std::function<void(const std::string&)>& action) {
   int exit_code = 0;
@@ -186,12 +186,13 @@ int export_file(const CheckpointArguments& arguments) {
   return 0;
 }
 
-// Elements of which a bit differs; those of less than 8 bits lie without gaps between them.
+// Returns the number of elements with a different bit. Elements of less than 8 bits are packed
+// without gaps.
 std::size_t count_different(std::span<const std::byte> ours,
                             std::span<const std::byte> theirs,
                             std::size_t item_bits) {
   std::size_t n_different = 0;
-  std::size_t next = 0;  // the first element that is not counted
+  std::size_t next = 0;  // First element that is not counted yet.
   for (std::size_t at = 0; at < ours.size(); ++at) {
     const auto bits = std::to_integer<unsigned>(ours[at] ^ theirs[at]);
     for (std::size_t bit = 0; bits != 0 && bit < kByteBits; ++bit) {
@@ -205,7 +206,7 @@ std::size_t count_different(std::span<const std::byte> ours,
   return n_different;
 }
 
-// How the tensor differs in the other checkpoint; "" where it does not.
+// Describes the difference of the tensor in the other checkpoint; empty for equal tensors.
 std::string difference(Reader& reader, Reader& other, const CheckpointTensor& tensor) {
   const auto found = other.tensors().find(tensor.info.name);
   if (found == other.tensors().end()) {
@@ -253,7 +254,7 @@ int diff(const CheckpointArguments& arguments) {
 }  // namespace
 
 int checkpoint_command(const CommandLine& line) {
-  CLI::App app("Looks into checkpoints", "unisono checkpoint");
+  CLI::App app("Inspects checkpoints", "unisono checkpoint");
   app.require_subcommand(1);
   CheckpointArguments arguments;
   const char* const what =
@@ -271,9 +272,11 @@ int checkpoint_command(const CommandLine& line) {
       ->type_name("FILE")
       ->required();
   export_app->add_option(
-      "--prefix", arguments.prefix, "Only tensors whose names begin so, e.g. model.; without it");
+      "--prefix",
+      arguments.prefix,
+      "Only tensors whose names begin with this, e.g. model.; it is removed from the names");
   CLI::App* const diff_app =
-      app.add_subcommand("diff", "Say which tensors differ between two checkpoints");
+      app.add_subcommand("diff", "List the tensors that differ between two checkpoints");
   diff_app->add_option("path", arguments.path, what)->required();
   diff_app->add_option("other", arguments.other, what)->required();
   add_examples(*list_app,

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,12 +18,10 @@
 #include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/cli/commands.h"
-#include "unisono/cli/doctor/examine.h"
-#include "unisono/cli/doctor/examine_job.h"
-#include "unisono/cli/doctor/examine_launcher.h"
+#include "unisono/cli/doctor/checks.h"
 #include "unisono/cli/doctor/report.h"
 #include "unisono/cli/parse.h"
-#include "unisono/rendezvous/roster/node_id.h"
+#include "unisono/rendezvous/this_node.h"
 
 namespace unisono::cli {
 namespace {
@@ -38,33 +38,28 @@ int print(const doctor::Report& report, bool shows_all, bool is_json) {
       is_json ? doctor::to_json(report) + "\n" : doctor::to_table(report, shows_all);
   (void)std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
-  return report.count(doctor::State::kProblem) > 0 ? 1 : 0;
+  return report.count(doctor::kProblem) > 0 ? 1 : 0;
 }
 
-// A process that nobody started as a rank is rank 0 of its own; one started badly may have none.
-std::vector<int> ranks_here(const doctor::Place& place) {
-  const int rank = place.launch_info ? place.launch_info->rank : 0;
-  return rank < 0 ? std::vector<int>() : std::vector<int>{rank};
-}
-
-// What this process found alone.
-doctor::Report report_here(doctor::Here here) {
-  const std::vector<int> ranks = ranks_here(here.place);
-  doctor::Findings findings = std::move(here.examination.of_process);
-  doctor::append(findings, std::move(here.examination.of_node));
+// Returns the report of this process alone. The rank may be unreadable if the process was started
+// incorrectly.
+doctor::Report report_alone(const doctor::JobPlace& place, doctor::LocalReport local) {
+  const int rank = place.launch_info.rank;
+  const std::vector<int> ranks = rank < 0 ? std::vector<int>() : std::vector<int>{rank};
   doctor::Report report{
       .nodes = {{.name = rendezvous::host_name(), .ranks = ranks}}, .rows = {}, .links = {}};
-  if (here.place.has_peers()) {
-    report.nodes[0].name += ", rank " + doctor::describe_ranks(ranks);
+  if (place.has_peers()) {
+    report.nodes[0].name += fmt::format(", rank {}", rank);
   }
-  for (doctor::Finding& finding : findings) {
+  doctor::append(local.of_process, std::move(local.of_node));
+  for (doctor::Finding& finding : local.of_process) {
     report.rows.push_back({.finding = std::move(finding), .ranks = ranks});
   }
   doctor::sort_rows(report.rows);
   return report;
 }
 
-// Where the examination has foreseen the error, with what it says is to be done.
+// Moves the finding with the same error, which has the remedy, to the front, or adds a finding.
 void put_first(doctor::Findings& findings, const std::string& error) {
   const auto same =
       std::find_if(findings.begin(), findings.end(), [&](const doctor::Finding& finding) {
@@ -74,11 +69,8 @@ void put_first(doctor::Findings& findings, const std::string& error) {
     std::rotate(findings.begin(), same, std::next(same));
     return;
   }
-  findings.insert(findings.begin(),
-                  {.state = doctor::State::kProblem,
-                   .topic = "job",
-                   .text = error,
-                   .advice = "look at the other rows here, and at what the other ranks print"});
+  const std::string advice = "see the other rows here, and the output of the other ranks";
+  findings.insert(findings.begin(), doctor::problem(error, advice, "job").front());
 }
 
 bool has_bad_settings(const Environment& environment) {
@@ -91,21 +83,20 @@ bool has_bad_settings(const Environment& environment) {
 }
 
 int examine(const DoctorArguments& arguments) {
-  const Environment environment = process_environment();
-  doctor::Here here = doctor::examine_here(environment, "/");
-  if (!here.place.has_peers() || has_bad_settings(environment)) {
-    return print(report_here(std::move(here)), true, arguments.is_json);
-  }
-  try {
-    const std::optional<doctor::Report> report =
-        doctor::examine_job(environment,
-                            here.examination,
+  const doctor::Machine machine = doctor::read_machine(process_environment());
+  doctor::LocalReport local = doctor::run_checks(machine);
+  if (machine.place.has_peers() && !has_bad_settings(machine.environment)) {
+    try {
+      const std::optional<doctor::Report> report =
+          doctor::check_job(machine.environment,
+                            local,
                             std::chrono::milliseconds(std::llround(arguments.timeout_s * 1000)));
-    return report ? print(*report, arguments.shows_all, arguments.is_json) : 0;
-  } catch (const Error& error) {
-    put_first(here.examination.of_process, error.what());
-    return print(report_here(std::move(here)), true, arguments.is_json);
+      return report ? print(*report, arguments.shows_all, arguments.is_json) : 0;
+    } catch (const Error& error) {
+      put_first(local.of_process, error.what());
+    }
   }
+  return print(report_alone(machine.place, std::move(local)), true, arguments.is_json);
 }
 
 }  // namespace
@@ -113,14 +104,13 @@ int examine(const DoctorArguments& arguments) {
 int doctor_command(const CommandLine& line) {
   constexpr double kMaxTimeoutSeconds = 1e6;
   CLI::App app(
-      "Examines this machine and the environment: what keeps a job from starting, or makes it "
-      "slow.\nIn a job (unisono run -n N unisono doctor; srun; mpirun) all its nodes, and the "
+      "Checks this machine and the environment for causes that keep a job from starting, or make "
+      "it slow.\nIn a job (unisono run -n N unisono doctor; srun; mpirun) all its nodes, and the "
       "links between them.\nExit code 1 when there is a problem.",
       "unisono doctor");
   DoctorArguments arguments;
   app.add_flag("--json", arguments.is_json, "Print one JSON document instead of the table");
-  app.add_flag(
-      "--all", arguments.shows_all, "In a job, too, show what is good, and what is good to know");
+  app.add_flag("--all", arguments.shows_all, "In a job, also show checks that passed, and notes");
   app.add_option("--timeout", arguments.timeout_s, "Seconds to wait for the other ranks")
       ->capture_default_str()
       ->check(CLI::Range(0.001, kMaxTimeoutSeconds));

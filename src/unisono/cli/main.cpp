@@ -11,12 +11,10 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/release.h"
+#include "unisono/base/process.h"
 #include "unisono/cli/commands.h"
-#include "unisono/cli/description.h"
 #include "unisono/cli/parse.h"
-#include "unisono/cli/suggestion.h"
-#include "unisono/launch/hosts/serve_uplink.h"
+#include "unisono/launch/hosts/run_on_hosts.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
 
@@ -30,7 +28,8 @@ void print_help() {
   for (const Command& command : commands()) {
     fmt::print("  unisono {:<12}{}\n", command.name, command.help);
   }
-  fmt::print("\n`unisono COMMAND --help` says more; `unisono --version` says which version.\n");
+  fmt::print(
+      "\n`unisono COMMAND --help` describes a command; `unisono --version` prints the version.\n");
   fmt::print("\nExamples:\n  {}\n", fmt::join(program_examples(), "\n  "));
 }
 
@@ -58,15 +57,15 @@ int dispatch(std::span<char*> arguments) {
   }
   print_error(fmt::format(
       "{}; unisono --help lists the commands",
-      name.empty() ? "which command?"
+      name.empty() ? "no command was given"
                    : fmt::format("there is no command {}{}", name, suggestion(name, names, ""))));
   return kWrongUsage;
 }
 
-// What was printed may still lie in the buffer.
+// Printed text may still be in the buffer.
 void flush_stdout() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    throw system_error("stdout can't be written to", errno);
+    throw system_error("can't write to stdout", errno);
   }
 }
 

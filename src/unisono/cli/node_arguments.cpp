@@ -8,27 +8,22 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
 #include "unisono/base/error.h"
-#include "unisono/launch/run.h"
-#include "unisono/net/host_port.h"
-#include "unisono/net/loopback.h"
+#include "unisono/net/host.h"
 #include "unisono/rendezvous/launch_info.h"
 
 namespace unisono::cli {
 namespace {
 
 constexpr int kMaxNodes = 100'000;
-// torchrun's, for an endpoint that names none.
+// Default of torchrun for an endpoint without a port.
 constexpr std::uint16_t kDefaultEndpointPort = 29400;
 
 template <class T>
@@ -48,7 +43,7 @@ struct Endpoint {
   std::optional<std::uint16_t> port;
 };
 
-// "alpha", "alpha:29400", "[::1]:29400".
+// Parses "alpha", "alpha:29400", "[::1]:29400".
 Endpoint parse_endpoint(const std::string& text) {
   Endpoint endpoint{.host = text, .port = {}};
   const std::size_t colon = text.rfind(':');
@@ -58,7 +53,7 @@ Endpoint parse_endpoint(const std::string& text) {
     const std::string digits = text.substr(colon + 1);
     endpoint.port = parse_number<std::uint16_t>(digits);
     if (!endpoint.port) {
-      refuse_nodes(fmt::format("--rdzv-endpoint {}: {} is no port", text, digits));
+      refuse_nodes(fmt::format("--rdzv-endpoint {}: {} is not a port", text, digits));
     }
     endpoint.host = text.substr(0, colon);
   }
@@ -84,7 +79,7 @@ bool set_seconds(const std::string& text, std::chrono::milliseconds& value) {
   return parsed.has_value();
 }
 
-// A key of --rdzv-conf; false where the text is no value of it.
+// A key of --rdzv-conf. parse() returns false for an invalid value.
 struct Setting {
   const char* name;
   bool (*parse)(const std::string& text, launch::NodesOptions& nodes);
@@ -126,7 +121,7 @@ void read_setting(const std::string& name,
   for (const Setting& setting : kSettings) {
     if (name == setting.name) {
       if (!setting.parse(value, nodes)) {
-        refuse_nodes(fmt::format("--rdzv-conf {}={}: this is no value of it", name, value));
+        refuse_nodes(fmt::format("--rdzv-conf {}={}: this is not a valid value", name, value));
       }
       return;
     }
@@ -134,7 +129,7 @@ void read_setting(const std::string& name,
   ignored.push_back(fmt::format("--rdzv-conf {}", name));
 }
 
-// Without the blanks and quotes around it that configuration files leave there.
+// Removes the surrounding blanks and quotes that configuration files leave.
 std::string_view strip(std::string_view text) {
   constexpr std::string_view kStripped = " \t\r\n'\"";
   text.remove_prefix(std::min(text.find_first_not_of(kStripped), text.size()));
@@ -142,7 +137,7 @@ std::string_view strip(std::string_view text) {
   return text;
 }
 
-// "join_timeout=60,is_host=true".
+// Parses "join_timeout=60,is_host=true".
 void read_settings(std::string_view text,
                    launch::NodesOptions& nodes,
                    std::vector<std::string>& ignored) {
@@ -167,7 +162,7 @@ launch::NodesOptions read_nodes(const NodeArguments& arguments,
                                 const NodeCount& count,
                                 const launch::RunOptions& options,
                                 std::vector<std::string>& ignored) {
-  // torchrun's c10d gives out the ranks, whatever --node-rank says.
+  // torchrun's c10d assigns the ranks, whatever --node-rank is.
   const bool are_ranks_given = arguments.node_rank.has_value() && arguments.backend != "c10d";
   if (are_ranks_given && (*arguments.node_rank < 0 || *arguments.node_rank >= count.max)) {
     refuse_nodes(fmt::format("--node-rank {}: with --nnodes {} there are 0 to {}",
@@ -178,7 +173,7 @@ launch::NodesOptions read_nodes(const NodeArguments& arguments,
   if (are_ranks_given && count.min != count.max) {
     refuse_nodes(
         fmt::format("--nnodes {} and --node-rank exclude each other: where the number of nodes "
-                    "changes they are given their ranks",
+                    "changes, their ranks are assigned",
                     arguments.n_nodes));
   }
   launch::NodesOptions nodes{
@@ -201,13 +196,13 @@ void add_node_options(CLI::App& app, NodeArguments& arguments) {
       "Number of machines, each with a `unisono run` of its own; or MIN:MAX (default 1)");
   app.add_option("--node-rank,--node_rank",
                  arguments.node_rank,
-                 "Number of this machine, 0 being the one where all meet (default: given out)");
+                 "Number of this machine, 0 being the one where all meet (default: assigned)");
   app.add_flag("--standalone",
                arguments.is_standalone,
-               "One machine, whatever a launcher says; --rdzv-endpoint says nothing then");
+               "One machine, whatever a launcher sets; --rdzv-endpoint has no effect then");
   app.add_option("--rdzv-backend,--rdzv_backend",
                  arguments.backend,
-                 "static: --node-rank counts; c10d: ranks are given out")
+                 "static: --node-rank counts; c10d: ranks are assigned")
       ->type_name("static|c10d");
   app.add_option("--rdzv-endpoint,--rdzv_endpoint",
                  arguments.endpoint,
@@ -218,7 +213,7 @@ void add_node_options(CLI::App& app, NodeArguments& arguments) {
                  "keep_alive_max_attempt=3,is_host=true");
   app.add_option("--spares",
                  arguments.max_spares,
-                 "How many machines beyond MAX may wait for a place (default: all)")
+                 "Number of machines beyond MAX that may wait for a place (default: all)")
       ->check(CLI::Range(0, kMaxNodes));
 }
 

@@ -13,30 +13,30 @@ class App;
 
 namespace unisono::cli {
 
-/// What the command line says about the job's nodes, under torchrun's names.
+/// Options of the command line about the nodes of the job, under torchrun's names.
 struct NodeArguments {
   std::string n_nodes = "1";
   std::optional<int> node_rank = {};
   bool is_standalone = false;
   std::string backend = {};
   std::string endpoint = {};
-  std::string settings = {};  ///< Those of --rdzv-conf.
+  std::string settings = {};  ///< Value of --rdzv-conf.
   int max_spares = std::numeric_limits<int>::max();
 };
 
-/// Adds them to the options of `unisono run`. `arguments` must outlive `app`'s parsing.
+/// Adds the options to `unisono run`. `arguments` must outlive the parsing of `app`.
 void add_node_options(CLI::App& app, NodeArguments& arguments);
 
-/// Carries over into `options` what they say: a place to meet, and where there are to be several
-/// nodes, which. Adds to `ignored` what says nothing.
+/// Transfers the arguments into `options`: the rendezvous, and the settings of several nodes. Adds
+/// arguments without an effect to `ignored`.
 ///
-/// Throws Error(kInvalidArgument), with the option's name, for what is no value of it, and for
-/// those that exclude each other.
+/// Throws Error(kInvalidArgument), with the name of the option, for an invalid value and for
+/// options that exclude each other.
 void apply(const NodeArguments& arguments,
            launch::RunOptions& options,
            std::vector<std::string>& ignored);
 
-/// "8", "2:4" as --nnodes has them.
+/// Value of --nnodes: "8", "2:4".
 struct NodeCount {
   int min = 1;
   int max = 1;
@@ -44,7 +44,7 @@ struct NodeCount {
   friend bool operator==(const NodeCount&, const NodeCount&) = default;
 };
 
-/// Nothing where the text is none.
+/// Returns std::nullopt for an invalid text.
 [[nodiscard]] std::optional<NodeCount> parse_node_count(const std::string& text);
 
 }  // namespace unisono::cli

@@ -1,16 +1,12 @@
 #include "unisono/cli/node_arguments.h"
 
 #include <chrono>
-#include <optional>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/launch/run.h"
 
 #include "support/throws_error.h"
 
@@ -122,8 +118,8 @@ TEST(NodeArguments, WrongOnesAreExplained) {
   refused({.n_nodes = "1:2", .node_rank = 0}, "exclude each other");
   refused({.n_nodes = "2", .is_standalone = true}, "--standalone and --nnodes 2 exclude");
   refused({.backend = "etcd"}, "--rdzv-backend etcd: there are static and c10d");
-  refused({.endpoint = "a:b"}, "--rdzv-endpoint a:b: b is no port");
-  refused({.endpoint = "::1:29574"}, "--rdzv-endpoint ::1:29574 names no machine");
+  refused({.endpoint = "a:b"}, "--rdzv-endpoint a:b: b is not a port");
+  refused({.endpoint = "::1:29574"}, "--rdzv-endpoint ::1:29574 is not a valid host");
   refused({.endpoint = "http://a"}, "without http://");
   refused({.endpoint = ":29500"}, "the host is missing");
   refused({.n_nodes = "2", .settings = "join_timeout"}, "write name=value");
@@ -132,7 +128,7 @@ TEST(NodeArguments, WrongOnesAreExplained) {
                            "keep_alive_max_attempt=0",
                            "is_host=maybe",
                            "last_call_timeout=nan"}) {
-    refused({.n_nodes = "2", .settings = text}, "this is no value of it");
+    refused({.n_nodes = "2", .settings = text}, "this is not a valid value");
   }
 }
 

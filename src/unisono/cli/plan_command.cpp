@@ -12,16 +12,14 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 
-#include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
+#include "unisono/base/file.h"
 #include "unisono/cli/commands.h"
-#include "unisono/cli/layer_costs.h"
 #include "unisono/cli/parse.h"
-#include "unisono/cli/pipeline_plan.h"
-#include "unisono/cli/slurm_plan.h"
-#include "unisono/pipeline/csv.h"
+#include "unisono/cli/plans.h"
 #include "unisono/pipeline/known_schedules.h"
-#include "unisono/pipeline/render.h"
+#include "unisono/pipeline/schedule.h"
+#include "unisono/pipeline/timeline.h"
 
 namespace unisono::cli {
 namespace {
@@ -74,7 +72,7 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--schedule",
                  arguments.schedule,
-                 "Who computes which chunk when; all: compare them (default 1f1b)")
+                 "Order of the computations; all: compare all schedules (default 1f1b)")
       ->type_name(schedule_names());
   app.add_option("--stages-per-rank",
                  wish.stages_per_rank,
@@ -82,21 +80,20 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
       ->check(CLI::Range(1, 64));
   CLI::Option* const forward = app.add_option("--forward-ms",
                                               arguments.forward_ms,
-                                              "What a chunk takes forward on each rank (default 1)")
+                                              "Forward time of a chunk on each rank (default 1)")
                                    ->check(CLI::Range(0.0, kMaxMs));
   CLI::Option* const backward =
       app.add_option("--backward-ms",
                      arguments.backward_ms,
-                     "What it takes backward, gradients of inputs and weights (default 2)")
+                     "Backward time of a chunk, for gradients of inputs and weights (default 2)")
           ->check(CLI::Range(0.0, kMaxMs));
   CLI::Option* const weight =
       app.add_option("--weight-ms",
                      arguments.weight_ms,
-                     "The part of it that weights take (default half of --backward-ms)")
+                     "Part of it for gradients of weights (default half of --backward-ms)")
           ->check(CLI::Range(0.0, kMaxMs));
-  app.add_option("--transfer-ms",
-                 wish.transfer_ms,
-                 "What a message takes from a rank to another (default 0)")
+  app.add_option(
+         "--transfer-ms", wish.transfer_ms, "Time of a message from a rank to another (default 0)")
       ->check(CLI::Range(0.0, kMaxMs));
   app.add_option("--layer-times",
                  arguments.layer_times,
@@ -106,11 +103,13 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
       ->excludes(forward)
       ->excludes(backward)
       ->excludes(weight);
-  app.add_option("--balance", arguments.balance, "What layers are divided by (default time)")
+  app.add_option(
+         "--balance", arguments.balance, "Criterion by which layers are divided (default time)")
       ->type_name("time|memory|count");
   app.add_flag("--by-arrival",
                wish.is_by_arrival,
-               "Ranks do what has arrived, as far as the schedule allows, not what is next in it");
+               "Ranks run an action whose inputs have arrived, as far as the schedule allows, not "
+               "the next one in it");
   app.add_option("--table", arguments.table, "A schedule from a CSV file in PyTorch's form")
       ->type_name("FILE");
   app.add_option("--svg", arguments.svg, "Write the picture to this file")->type_name("FILE");

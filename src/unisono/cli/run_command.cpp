@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,23 +14,18 @@
 
 #include "unisono/base/error.h"
 #include "unisono/cli/commands.h"
-#include "unisono/cli/host_arguments.h"
 #include "unisono/cli/node_arguments.h"
 #include "unisono/cli/parse.h"
-#include "unisono/cli/spellings.h"
-#include "unisono/cli/suggestion.h"
-#include "unisono/cli/torchrun_options.h"
-#include "unisono/launch/binding/bind_to.h"
+#include "unisono/cli/run_arguments.h"
 #include "unisono/launch/hosts/run_on_hosts.h"
-#include "unisono/launch/hosts/serve_uplink.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/run.h"
-#include "unisono/rendezvous/launchers/nodelist.h"
+#include "unisono/rendezvous/launchers/variables.h"
 
 namespace unisono::cli {
 namespace {
 
-// As the command line has it.
+// Arguments of the command line.
 struct RunArguments {
   std::string n_workers = "1";
   NodeArguments nodes;
@@ -41,15 +35,10 @@ struct RunArguments {
   bool uses_environment_only = false;
 };
 
-const std::map<std::string, launch::BindTo> kBindings{{"none", launch::BindTo::kNone},
-                                                      {"core", launch::BindTo::kCore},
-                                                      {"numa", launch::BindTo::kNuma},
-                                                      {"socket", launch::BindTo::kSocket}};
-
-// Whether it is torchrun that we stand for, or its predecessor.
+// Command line of torchrun, or of its predecessor torch.distributed.launch.
 enum class Manner { kRun, kLaunch };
 
-// All that follows the options. A first "--" only says that the options are over.
+// Returns the words after the options. A first "--" only ends the options.
 std::vector<std::string> program_argv(const CLI::App& app) {
   std::vector<std::string> argv = app.remaining();
   const bool options_ended = !argv.empty() && argv.front() == "--";
@@ -58,7 +47,7 @@ std::vector<std::string> program_argv(const CLI::App& app) {
   }
   if (argv.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                "run: which program? write: unisono run -n 2 ./program arguments...");
+                "run: no program was given; write: unisono run -n 2 ./program arguments...");
   }
   if (!options_ended && argv.front().starts_with('-')) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -67,26 +56,28 @@ std::vector<std::string> program_argv(const CLI::App& app) {
                     " (options of the program go behind its name); see unisono run --help");
   }
   if (starts_with_typographic_dash(argv.front())) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "run: " + argv.front() +
-                    " begins with a dash that is no hyphen, as text programs make of one: type -, "
-                    "or -- before a long option");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "run: " + argv.front() +
+            " begins with a dash that is not a hyphen, as inserted by text programs: type -, "
+            "or -- before a long option");
   }
   return argv;
 }
 
-// The value of -n where it is a list as of SLURM_TASKS_PER_NODE, "4(x2),3".
+// Returns the value of -n if it is a list in the form of SLURM_TASKS_PER_NODE, "4(x2),3".
 std::optional<std::vector<int>> counts_of_hosts(const RunArguments& arguments) {
   const std::string& text = arguments.n_workers;
   const bool is_list = text.find_first_of("(,") != std::string::npos;
   return is_list ? rendezvous::expand_counts(text) : std::nullopt;
 }
 
-// Reads into the options what they were bound to. The launcher in front starts those on the hosts.
+// Completes the options from the arguments. The front launcher (`is_in_front`) also starts the
+// launchers on the hosts.
 void finish_options(const CLI::App& app, bool is_in_front, RunArguments& arguments) {
   launch::RunOptions& options = arguments.options;
   options.program.argv = program_argv(app);
-  // Each host counts its own GPUs, and then checks what is said of its ranks.
+  // Each host counts its own GPUs and then checks the options about its ranks.
   const bool is_list = counts_of_hosts(arguments).has_value();
   if (is_list && !is_in_front) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -109,7 +100,7 @@ void finish_options(const CLI::App& app, bool is_in_front, RunArguments& argumen
   }
 }
 
-// What was typed in front of the program.
+// Returns the words before the program.
 std::vector<std::string> typed_options(const CLI::App& app, const CommandLine& line) {
   const auto options = std::span(line.argv, static_cast<std::size_t>(line.argc))
                            .first(static_cast<std::size_t>(line.argc) - app.remaining_size());
@@ -162,19 +153,6 @@ void add_program_options(CLI::App& app, RunArguments& arguments) {
                "PROGRAM is a Python file, whatever its name");
 }
 
-void add_binding_options(CLI::App& app, launch::RunOptions& options) {
-  app.add_option_function<std::string>(
-         "--bind-to,--bind_to",
-         [&options](const std::string& name) { options.bind_to = kBindings.at(name); },
-         "Bind each rank to cores of its own, or to all of their NUMA nodes or sockets (default "
-         "none)")
-      ->check(CLI::IsMember(kBindings))
-      ->type_name("none|core|numa|socket");
-  app.add_flag("--report-bindings,--report_bindings",
-               options.reports_bindings,
-               "Say on which cores and NUMA node each rank runs, and its OMP_NUM_THREADS");
-}
-
 void add_job_options(CLI::App& app, launch::RunOptions& options) {
   constexpr double kMaxGraceSeconds = 1e6;
   constexpr double kMaxStallSeconds = 1e6;
@@ -212,12 +190,12 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
          [&options](double seconds) {
            options.grace = std::chrono::milliseconds(std::llround(seconds * 1000));
          },
-         fmt::format("Seconds between asking ranks to end and killing them (default {})",
+         fmt::format("Seconds that ranks have to end before they are killed (default {})",
                      launch::kDefaultGrace.count()))
       ->check(CLI::Range(0.0, kMaxGraceSeconds));
   app.add_option("--max-restarts,--max_restarts",
                  options.max_restarts,
-                 "How often all ranks are started again when one fails (default 0)")
+                 "Number of times that all ranks are started again when one fails (default 0)")
       ->check(CLI::Range(0, kMaxRestarts));
   app.add_option_function<double>(
          "--stall-timeout,--stall_timeout",
@@ -229,15 +207,15 @@ void add_job_options(CLI::App& app, launch::RunOptions& options) {
       ->check(CLI::Range(1.0, kMaxStallSeconds));
   app.add_flag("--allow-plain-clients",
                options.allows_plain_clients,
-               "Let clients without the job's secret use the store, too, that come over loopback "
-               "from this user; Python programs may always");
+               "Also serve clients without the job's secret that connect over loopback from this "
+               "user; Python programs may always");
   add_binding_options(app, options);
   app.add_option("--backend-alias,--backend_alias",
                  options.backend_alias,
-                 "Backends of torch.distributed that mean Unisono in Python programs, like "
+                 "Names of torch.distributed backends that select Unisono in Python programs, like "
                  "gloo=unisono,nccl=unisono");
   app.add_flag(
-      "--verbose", options.verbose, "Say what the launcher does, and let ranks log debug lines");
+      "--verbose", options.verbose, "Log the launcher's actions, and debug lines of the ranks");
 }
 
 int run_as(Manner manner, const CommandLine& line, launch::hosts::Uplink* uplink = nullptr) {

@@ -24,18 +24,16 @@
 #include "unisono/base/log.h"
 #include "unisono/cli/commands.h"
 #include "unisono/cli/parse.h"
-#include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/process/signals.h"
+#include "unisono/launch/run.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
-#include "unisono/net/loopback.h"
-#include "unisono/net/network.h"
+#include "unisono/net/host.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/secret.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_server.h"
 #include "unisono/store/tcp_store.h"
-#include "unisono/store/watch.h"
 
 namespace unisono::cli {
 namespace {
@@ -48,10 +46,10 @@ struct StoreArguments {
   std::uint16_t port = rendezvous::kDefaultMasterPort;
   double timeout_s = 10;
   bool is_insecure = false;
-  // serve
+  // Options of `serve`.
   bool allows_plain_clients = false;
   std::vector<std::string> plain_networks;
-  // the others
+  // Options of the other commands.
   std::string key;
   std::string value;
   std::string prefix;
@@ -72,12 +70,12 @@ store::PlainClients plain_clients_of(const StoreArguments& arguments) {
   return clients;
 }
 
-std::string secret_of(const StoreArguments& arguments, const Config& config) {
+std::string secret_of(const StoreArguments& arguments, const base::Config& config) {
   return arguments.is_insecure ? "" : rendezvous::find_secret(config, arguments.host);
 }
 
 int serve(const StoreArguments& arguments) {
-  const Config config = read_config(process_environment());
+  const base::Config config = read_config(process_environment());
   const std::string secret = secret_of(arguments, config);
   launch::raise_descriptor_limit();
   launch::SignalFd signals({SIGINT, SIGTERM}, {});
@@ -89,7 +87,7 @@ int serve(const StoreArguments& arguments) {
        .tls = config.tls,
        .insecure = arguments.is_insecure,
        .plain_clients = plain_clients_of(arguments),
-       .logger = Logger("store", config.log_level)});
+       .logger = base::Logger("store", config.log_level)});
   loop.add(signals.fd(), EPOLLIN, [&](std::uint32_t) {
     if (signals.next()) {
       loop.stop();
@@ -107,7 +105,7 @@ Deadline deadline_of(const StoreArguments& arguments) {
 }
 
 std::unique_ptr<store::TcpStore> connect(const StoreArguments& arguments) {
-  const Config config = read_config(process_environment());
+  const base::Config config = read_config(process_environment());
   return std::make_unique<store::TcpStore>(
       store::TcpStoreOptions{.host = arguments.host,
                              .port = arguments.port,
@@ -124,12 +122,12 @@ int get(const StoreArguments& arguments) {
 int set(const StoreArguments& arguments) {
   const auto store = connect(arguments);
   store->set(arguments.key, arguments.value);
-  // set() has no answer: this one comes after it was done.
+  // set() has no reply; the reply to check() arrives after set() was executed.
   (void)store->check(std::vector<std::string>{arguments.key});
   return 0;
 }
 
-// Keys and values are any bytes; a line of output is text.
+// Escapes the bytes of a key or a value for a line of text.
 std::string escaped(const std::string& bytes) {
   std::string text;
   for (const char c : bytes) {
@@ -194,7 +192,7 @@ int watch(const StoreArguments& arguments) {
   };
   while (!changed.wait_for(lock, std::chrono::seconds(1), is_enough)) {
     lock.unlock();
-    (void)store->num_keys();  // Throws when the store is gone.
+    (void)store->num_keys();  // Throws if the store is gone.
     lock.lock();
   }
   return 0;
@@ -205,10 +203,10 @@ CLI::App* add_command(CLI::App& app,
                       const char* help,
                       StoreArguments& arguments) {
   CLI::App* const command = app.add_subcommand(name, help);
-  command->add_option("-H,--host", arguments.host, "Where the store listens")
+  command->add_option("-H,--host", arguments.host, "Address of the store")
       ->type_name("HOST")
       ->capture_default_str();
-  command->add_option("-p,--port", arguments.port, "Its port")
+  command->add_option("-p,--port", arguments.port, "Port of the store")
       ->capture_default_str()
       ->check(CLI::Range(0, 65535));
   return command;
@@ -228,32 +226,31 @@ CLI::App* add_client(CLI::App& app, const char* name, const char* help, StoreArg
 
 int store_command(const CommandLine& line) {
   StoreArguments arguments;
-  CLI::App app("Serves a key-value store in PyTorch's protocol, or looks into one",
-               "unisono store");
+  CLI::App app("Serves a key-value store in PyTorch's protocol, or queries one", "unisono store");
   app.require_subcommand(1);
   CLI::App* const serve_app = add_command(app, "serve", "Serve a store until SIGTERM", arguments);
   serve_app->add_flag(
       "--allow-plain-clients",
       arguments.allows_plain_clients,
-      "Serve clients without a secret, too, that come over loopback from this user");
+      "Also serve clients without a secret that connect over loopback from this user");
   serve_app->add_option("--plain-clients-from",
                         arguments.plain_networks,
                         "Serve clients without a secret from this network, as 10.0.0.0/8");
   serve_app->add_flag(
-      "--insecure", arguments.is_insecure, "Serve everybody who can connect, without a secret");
+      "--insecure", arguments.is_insecure, "Serve all clients that can connect, without a secret");
   CLI::App* const get_app =
-      add_client(app, "get", "Print a key's value, once there is one", arguments);
+      add_client(app, "get", "Print a key's value, once it is set", arguments);
   get_app->add_option("key", arguments.key)->required();
   CLI::App* const set_app = add_client(app, "set", "Set a key's value", arguments);
   set_app->add_option("key", arguments.key)->required();
   set_app->add_option("value", arguments.value)->required();
   CLI::App* const list_app = add_client(app, "list", "Print the keys", arguments);
-  list_app->add_option("prefix", arguments.prefix, "Only keys that begin so");
-  list_app->add_flag("--values", arguments.shows_values, "With their values");
+  list_app->add_option("prefix", arguments.prefix, "Only keys that begin with this");
+  list_app->add_flag("--values", arguments.shows_values, "Print the values, too");
   CLI::App* const watch_app =
-      add_client(app, "watch", "Print what becomes of a key, until ^C", arguments);
+      add_client(app, "watch", "Print the changes of a key, until ^C", arguments);
   watch_app->add_option("key", arguments.key)->required();
-  watch_app->add_option("--count", arguments.n_changes, "End after so many changes");
+  watch_app->add_option("--count", arguments.n_changes, "End after this many changes");
   add_examples(*serve_app,
                {"unisono store serve",
                 "unisono store serve --host 0.0.0.0 --port 29500 --plain-clients-from 10.0.0.0/8"});

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/kernels/reduce_tree.h"
+#include "unisono/kernels/reduce.h"
 
 namespace unisono::collective {
 namespace {
@@ -31,7 +29,7 @@ class StepBuilder {
  public:
   explicit StepBuilder(std::span<const RankRange> inputs) : inputs_(inputs) {}
 
-  // Returns the number of the value that stands for `range`.
+  // Returns the index of the value that represents `range`: inputs first, then results of steps.
   int combine(RankRange range) {
     const bool is_input = next_input_ < inputs_.size() && inputs_[next_input_] == range;
     if (is_input) {

@@ -4,17 +4,16 @@
 #include <cstddef>
 #include <random>
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/kernels/reduce_tree.h"
+#include "unisono/kernels/reduce.h"
 
 namespace unisono::collective {
 namespace {
 
-// The definition, written down once more as plainly as possible.
+// A second, plain implementation of the definition.
 std::string tree(int lo, int hi) {
   if (hi - lo == 1) {
     return std::to_string(lo);

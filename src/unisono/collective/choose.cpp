@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/link_costs.h"
 #include "unisono/collective/canonical_tree.h"
-#include "unisono/collective/reduce_plan.h"
-#include "unisono/collective/step_plan.h"
-#include "unisono/collective/topology.h"
 
 namespace unisono::collective {
 namespace {
 
-// The sizes that one-shot and two-shot depend on, of the node that has most of each.
+// The sizes that determine the costs of one-shot and two-shot. Each is the maximum over all nodes.
 struct Shape {
   double n_nodes;
   double local_size = 0;
@@ -37,7 +30,7 @@ Shape shape_of(const Topology& topology) {
   return shape;
 }
 
-// n messages at the same time.
+// Returns the time of n simultaneous messages.
 double time_of_messages(double n, const LinkCosts& links) {
   return n > 0 ? links.latency + (n - 1) * links.message : 0;
 }
@@ -67,7 +60,7 @@ Cost cost_of_two_shot(const Topology& topology, const LinkCosts& links) {
           .per_byte = 2 * links.local_byte + (shape.n_subtrees + 1) * share * links.remote_byte};
 }
 
-// What the busiest node and rank have to do in one step; in parts of the buffer.
+// Load of the busiest node and of the busiest rank in one step, in fractions of the buffer.
 class StepLoad {
  public:
   StepLoad(const Topology& topology, int n_chunks)
@@ -120,7 +113,7 @@ Cost cost_of_steps(Algorithm algorithm, const Topology& topology, const LinkCost
   for (int rank = 0; rank < topology.world_size(); ++rank) {
     plans.push_back(step_plan(algorithm, rank, topology.world_size()));
   }
-  // Buffers are copied in and out once.
+  // Each buffer is copied in once and out once.
   Cost total{.fixed = links.session, .per_byte = 2 * links.local_byte};
   for (const auto phase : {&StepPlan::combining, &StepPlan::spreading}) {
     for (std::size_t step = 0; step < (plans.front().*phase).size(); ++step) {
@@ -152,7 +145,8 @@ Cost cost_of(Algorithm algorithm, const Topology& topology, const LinkCosts& lin
 Chooser::Chooser(const Topology& topology, const LinkCosts& links, std::int64_t slot_bytes)
     : slot_bytes_(slot_bytes), has_one_node_(topology.n_nodes() == 1) {
   std::vector<Algorithm> algorithms{Algorithm::kTwoShot, Algorithm::kOneShot};
-  // With fewer nodes both take at least as many steps as one of those, and bytes as the other.
+  // With one or two nodes neither tree nor halving-doubling can win: both take at least as many
+  // steps as one of the two candidates, and transfer at least as many bytes as the other.
   if (topology.n_nodes() > 2) {
     algorithms.insert(algorithms.end(), {Algorithm::kTree, Algorithm::kHalvingDoubling});
   }
@@ -166,7 +160,7 @@ bool Chooser::is_possible(Algorithm algorithm,
                           std::int64_t n_bytes) const {
   switch (algorithm) {
     case Algorithm::kOneShot:
-      // Between nodes a rank that is owed one block has no use for the others.
+      // Between nodes a rank that receives a single block does not need the others.
       return n_bytes <= slot_bytes_ && (has_one_node_ || receivers != Receivers::Kind::kOwner);
     case Algorithm::kTwoShot:
       return true;
@@ -191,7 +185,7 @@ std::vector<Chooser::Estimate> Chooser::estimates(Receivers::Kind receivers,
 }
 
 Algorithm Chooser::choose(Receivers::Kind receivers, std::int64_t n_bytes) const {
-  const Candidate* best = &candidates_.front();  // Which is always possible.
+  const Candidate* best = &candidates_.front();  // Two-shot, which is always possible.
   for (const Candidate& candidate : candidates_) {
     if (is_possible(candidate.algorithm, receivers, n_bytes) &&
         candidate.cost.at(n_bytes) < best->cost.at(n_bytes)) {
@@ -202,7 +196,8 @@ Algorithm Chooser::choose(Receivers::Kind receivers, std::int64_t n_bytes) const
 }
 
 bool Chooser::depends_on_links(const Topology& topology) {
-  // Up to three ranks of a node read less in one-shot, and meet once less; two nodes send no more.
+  // With up to three ranks on a single node, one-shot reads less data and needs fewer barriers.
+  // Between two nodes, one-shot sends no more data than two-shot.
   return topology.n_nodes() > 2 || (topology.n_nodes() == 1 && topology.local_world_size() > 3);
 }
 

@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/link_costs.h"
+#include "unisono/base/config.h"
+#include "unisono/base/reduction.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/topology.h"
 
 namespace unisono::collective {
 
 /// Time of an algorithm as a function of the vector's size: the latency-bandwidth model of Hockney
-/// (1994), with what a message costs its sender and receiver as in LogP (Culler et al., 1993).
+/// (1994), with the sender's and receiver's overhead per message as in LogP (Culler et al., 1993).
 struct Cost {
   double fixed;     ///< Seconds.
   double per_byte;  ///< Seconds.
@@ -21,11 +21,13 @@ struct Cost {
   }
 };
 
-/// What `algorithm` takes on the slowest rank. All ranks come to the same figure.
+/// Returns the time of `algorithm` on the slowest rank. All ranks compute the same value.
 [[nodiscard]] Cost cost_of(Algorithm algorithm, const Topology& topology, const LinkCosts& links);
 
-/// Chooses among the algorithms whose result is the canonical tree's. All ranks that were given the
-/// same costs choose the same.
+/// Chooses among the algorithms that evaluate the canonical tree. All ranks that receive the same
+/// costs choose the same algorithm.
+///
+/// Immutable after construction, so that any thread may call all functions. Performs no I/O.
 class Chooser {
  public:
   struct Estimate {
@@ -33,16 +35,18 @@ class Chooser {
     double seconds;
   };
 
-  /// `slot_bytes` is the most that a rank can contribute to one-shot.
+  /// `slot_bytes` is the maximum contribution of a rank to one-shot.
   Chooser(const Topology& topology, const LinkCosts& links, std::int64_t slot_bytes);
 
-  /// The cheapest first.
+  /// Returns the time estimate of each possible algorithm, cheapest first.
   [[nodiscard]] std::vector<Estimate> estimates(Receivers::Kind receivers,
                                                 std::int64_t n_bytes) const;
 
+  /// Returns the cheapest algorithm for a vector of `n_bytes`.
   [[nodiscard]] Algorithm choose(Receivers::Kind receivers, std::int64_t n_bytes) const;
 
-  /// Whether the choice depends on what links cost. If not, measuring them is no use.
+  /// Returns true if the choice depends on the link costs. Otherwise the links need not be
+  /// measured.
   [[nodiscard]] static bool depends_on_links(const Topology& topology);
 
  private:

@@ -1,16 +1,9 @@
 #include "unisono/collective/choose.h"
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "unisono/base/algorithm.h"
-#include "unisono/base/link_costs.h"
-#include "unisono/collective/reduce_plan.h"
-#include "unisono/collective/topology.h"
 
 namespace unisono::collective {
 namespace {
@@ -20,7 +13,7 @@ using Kind = Receivers::Kind;
 constexpr std::int64_t kSlot = 16 << 10;
 constexpr std::int64_t kLarge = 64 << 20;
 
-// `local` ranks on each of `n` nodes.
+// Returns the nodes of `local` ranks on each of `n` nodes.
 std::vector<std::string> nodes(int n, int local) {
   std::vector<std::string> names;
   for (int rank = 0; rank < n * local; ++rank) {
@@ -49,7 +42,7 @@ TEST(Chooser, TakesLeastTrafficForManyBytes) {
 
 TEST(Chooser, SwitchesInsideANodeWhereReadingAllCostsAsMuchAsAMeeting) {
   const LinkCosts links{.session = 1e-6, .local_byte = 1e-10};
-  // One-shot on 8 ranks reads 5 bytes more for each of the buffer: 1 us is 2000 bytes.
+  // One-shot on 8 ranks reads 5 more bytes for each byte of the buffer: 1 us equals 2000 bytes.
   EXPECT_EQ(chosen(1, 8, 1990, links), Algorithm::kOneShot);
   EXPECT_EQ(chosen(1, 8, 2010, links), Algorithm::kTwoShot);
 }

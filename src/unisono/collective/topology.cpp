@@ -2,9 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "unisono/base/error.h"
 

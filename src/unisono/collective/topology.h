@@ -6,7 +6,8 @@
 
 namespace unisono::collective {
 
-/// Which ranks share a node, as rank `rank` sees it. Nodes are numbered by their lowest rank.
+/// The assignment of ranks to nodes, with rank `rank` as this rank. Nodes are numbered in the order
+/// of the lowest rank. Immutable after construction; any thread may read.
 class Topology {
  public:
   /// `nodes[r]` names the node of rank r.
@@ -18,21 +19,21 @@ class Topology {
 
   [[nodiscard]] int n_nodes() const { return static_cast<int>(ranks_of_node_.size()); }
 
-  /// The node of this rank, or of any.
+  /// Returns the node of this rank; node_of() returns the node of any rank.
   [[nodiscard]] int node() const { return node_of(rank_); }
 
   [[nodiscard]] int node_of(int rank) const;
 
-  /// The ranks of a node, ascending.
+  /// Returns the ranks of a node, ascending.
   [[nodiscard]] std::span<const int> ranks_of(int node) const;
 
-  /// The ranks of this rank's node, ascending.
+  /// Returns the ranks of this rank's node, ascending.
   [[nodiscard]] std::span<const int> local_ranks() const { return ranks_of(node()); }
 
-  /// Index of `rank` among the ranks of its node.
+  /// Returns the index of `rank` among the ranks of its node.
   [[nodiscard]] int local_rank_of(int rank) const;
 
-  /// This rank's index in local_ranks().
+  /// Returns the index of this rank in local_ranks().
   [[nodiscard]] int local_rank() const { return local_rank_of(rank_); }
 
   [[nodiscard]] int local_world_size() const { return static_cast<int>(local_ranks().size()); }

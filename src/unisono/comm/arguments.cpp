@@ -3,32 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
+#include <array>
+#include <bit>
 #include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
+#include <limits>
+#include <numeric>
 
-#include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
-#include "unisono/comm/blocks.h"
+#include "unisono/base/bytes.h"
 #include "unisono/comm/call.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/membership.h"
-#include "unisono/comm/refused_call.h"
 #include "unisono/engine/backends.h"
-#include "unisono/engine/capabilities.h"
-#include "unisono/engine/operation.h"
 #include "unisono/transport/describe.h"
 
 namespace unisono::comm {
 namespace {
 
-// Bytes of an input or output, in a sweep over all of them by address.
+// Bytes of an input or output, for a sweep over all buffers by address.
 struct Extent {
   const std::byte* begin;
   const std::byte* end;
@@ -46,12 +36,14 @@ Extent extent_of(const Buffer& buffer, bool is_output, bool is_own, ArgumentName
           .name = name};
 }
 
+// Returns whether the extents share a byte. std::less gives a total order for pointers of different
+// objects.
 bool overlap(const Extent& a, const Extent& b) {
   const std::less<> before;
   return before(a.begin, b.end) && before(b.begin, a.end);
 }
 
-// Of so few buffers each pair is looked at, which allocates nothing.
+// Up to this number of buffers, each pair is compared, without allocating memory.
 constexpr std::size_t kMostPairwise = 16;
 
 bool have_bytes_in_common(const Buffer& a, const Buffer& b) {
@@ -88,28 +80,28 @@ std::string ArgumentName::text() const {
   return index == kWhole ? name : fmt::format("{}[{}]", name, index);
 }
 
-Arguments::Arguments(Membership& membership, const char* operation, const std::string& label)
-    : membership_(membership),
+Arguments::Arguments(GroupState& state, const char* operation, const std::string& label)
+    : state_(state),
       operation_(operation),
       label_(label),
-      rank_(membership.topology().rank()),
-      world_size_(membership.topology().world_size()) {}
+      rank_(state.topology().rank()),
+      world_size_(state.topology().world_size()) {}
 
 RefusedCall Arguments::invalid(const std::string& problem) const {
-  return membership_.refuse(
-      label_.empty() ? operation_ : fmt::format("{} of {}", operation_, label_), problem);
+  return state_.refuse(label_.empty() ? operation_ : fmt::format("{} of {}", operation_, label_),
+                       problem);
 }
 
 std::string Arguments::name_of(int rank) const {
-  return transport::describe_rank(rank, membership_.job_ranks());
+  return transport::describe_rank(rank, state_.job_ranks());
 }
 
 void Arguments::check_operation(const engine::Operation& operation) const {
-  const engine::Backend& backend = membership_.job().backend();
+  const engine::Backend& backend = state_.job().backend();
   try {
     const DeviceType device = engine::is_on_gpu(operation) ? DeviceType::kCuda : DeviceType::kCpu;
     engine::check_capabilities(backend.capabilities_on(device), backend.name, operation);
-    membership_.engine().check(operation);
+    state_.engine().check(operation);
   } catch (const Error& error) {
     throw invalid(error.what());
   }
@@ -123,7 +115,7 @@ void Arguments::check_buffer(const Buffer& buffer, ArgumentName name) const {
     throw invalid(fmt::format("{}'s data is null", name.text()));
   }
   if (static_cast<int>(buffer.dtype) >= kDTypeCount) {
-    throw invalid(fmt::format("{}'s dtype is none", name.text()));
+    throw invalid(fmt::format("{} has no dtype", name.text()));
   }
   std::int64_t n_bytes = 0;
   if (__builtin_mul_overflow(
@@ -131,7 +123,7 @@ void Arguments::check_buffer(const Buffer& buffer, ArgumentName name) const {
     throw invalid(fmt::format(
         "{}'s count is {}, more than any memory has room for", name.text(), buffer.count));
   }
-  if (const engine::Backend& backend = membership_.job().backend();
+  if (const engine::Backend& backend = state_.job().backend();
       !backend.capabilities.devices.has(buffer.device.type)) {
     throw invalid(
         fmt::format("{} is on a {} device, which backend {} can't reach; copy it to the {} first",
@@ -230,10 +222,11 @@ std::vector<Buffer> Arguments::parts_of(const Buffer& whole,
                                         std::span<const std::int64_t> counts) const {
   const auto world_size = static_cast<std::size_t>(world_size_);
   if (counts.empty() && whole.count % world_size_ != 0) {
-    throw invalid(fmt::format("{} has {} elements, which make no equal blocks for a world of {}",
-                              name,
-                              whole.count,
-                              world_size_));
+    throw invalid(
+        fmt::format("{} has {} elements, which can't be divided equally among a world of {}",
+                    name,
+                    whole.count,
+                    world_size_));
   }
   std::vector<Buffer> blocks(world_size, whole);
   std::int64_t begin = 0;
@@ -290,7 +283,7 @@ void Arguments::check_apart(std::span<const Buffer> ins,
     return std::less<>()(a.begin, b.begin);
   };
   std::sort(extents.begin(), extents.end(), begins_before);
-  // Of those that begin earlier, the output and the input that reach furthest.
+  // Output and input that extend furthest among all buffers with a lower begin.
   std::optional<Extent> furthest_output;
   std::optional<Extent> furthest_input;
   for (const Extent& extent : extents) {
@@ -323,7 +316,92 @@ std::chrono::milliseconds Arguments::timeout(
   if (timeout && *timeout <= std::chrono::milliseconds::zero()) {
     throw invalid(fmt::format("the timeout is {} ms", timeout->count()));
   }
-  return timeout.value_or(membership_.timeout());
+  return timeout.value_or(state_.timeout());
+}
+
+namespace {
+
+// Returns a hash with the low bit set, so that it is never 0.
+template <class Values>
+std::uint64_t hash_of(const Values& values) {
+  std::uint64_t hash = kFnvStart;
+  for (const auto value : values) {
+    hash = fnv_step(hash, static_cast<std::uint64_t>(value));
+  }
+  return hash | 1U;
+}
+
+// A descriptor has room for 32 bits of a fingerprint.
+std::uint32_t upper_half(std::uint64_t hash) {
+  return static_cast<std::uint32_t>(hash >> 32U);
+}
+
+std::int64_t total_of(std::span<const std::int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+// Returns the hint that describe() shows: the first of several sizes, clamped to the range of the
+// hint.
+std::uint32_t hint_of(std::span<const std::int64_t> counts) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::min(counts.front(), kMost - 1) + 1);
+}
+
+}  // namespace
+
+BlockSizes sizes_of(std::span<const std::int64_t> counts) {
+  const bool is_even = std::all_of(
+      counts.begin(), counts.end(), [&](std::int64_t count) { return count == counts.front(); });
+  BlockSizes sizes{.total = total_of(counts)};
+  if (!is_even) {
+    sizes.detail = {.fingerprint = upper_half(hash_of(counts)), .hint = hint_of(counts)};
+  }
+  return sizes;
+}
+
+BlockSizes sizes_of(std::span<const Buffer> blocks) {
+  const std::int64_t count = blocks.front().count;
+  const bool is_even = std::all_of(
+      blocks.begin(), blocks.end(), [&](const Buffer& block) { return block.count == count; });
+  if (is_even) {
+    return {.total = count * static_cast<std::int64_t>(blocks.size())};
+  }
+  return sizes_of(transport::counts_of(blocks));
+}
+
+BlockSizes sizes_of_coalesced(std::span<const Buffer> buffers) {
+  const std::vector<std::int64_t> counts = transport::counts_of(buffers);
+  return {.total = total_of(counts),
+          .detail = {.fingerprint = upper_half(hash_of(counts)),
+                     .hint = static_cast<std::uint32_t>(counts.size())}};
+}
+
+std::uint64_t fingerprint_of(const ReduceOp& op) {
+  switch (op.kind) {
+    case ReduceKind::kPremulSum:
+      return std::bit_cast<std::uint64_t>(op.factor);
+    case ReduceKind::kUser:
+      return op.user == nullptr ? 0 : hash_of(op.user->name);
+    default:
+      return 0;
+  }
+}
+
+void set_reduction(engine::Operation& operation, const ReduceOp& op, Algorithm algorithm) {
+  transport::Descriptor& descriptor = operation.descriptor;
+  descriptor.reduce = op.kind;
+  descriptor.algorithm = algorithm;
+  operation.factor = op.factor;
+  operation.user = op.user;
+  const std::uint64_t fingerprint = fingerprint_of(op);
+  if (!transport::has_blocks(descriptor.kind)) {
+    descriptor.detail = fingerprint;
+  } else if (fingerprint != 0) {
+    auto detail = transport::BlockDetail::unpack(descriptor.detail);
+    detail.fingerprint ^=
+        upper_half(hash_of(std::array{fingerprint & 0xFFFFFFFF, fingerprint >> 32U}));
+    descriptor.detail = detail.pack();
+  }
 }
 
 }  // namespace unisono::comm

@@ -11,14 +11,16 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/blocks.h"
-#include "unisono/comm/membership.h"
-#include "unisono/comm/refused_call.h"
-#include "unisono/engine/operation.h"
+#include "unisono/base/reduction.h"
+#include "unisono/comm/errors.h"
+#include "unisono/comm/group_state.h"
+#include "unisono/comm/options.h"
+#include "unisono/engine/engine.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::comm {
 
-/// An argument in messages: "in", or "out[3]". Made into text only for a message.
+/// Name of an argument in messages: "in", or "out[3]". Formatted only for a message.
 struct ArgumentName {
   // NOLINTNEXTLINE(google-explicit-constructor): most names are literals.
   ArgumentName(const char* argument, std::size_t at = kWhole) : name(argument), index(at) {}
@@ -26,56 +28,62 @@ struct ArgumentName {
   static constexpr std::size_t kWhole = SIZE_MAX;
 
   const char* name;
-  std::size_t index;  ///< In a list, or kWhole.
+  std::size_t index;  ///< Index in a list, or kWhole.
 
+  /// Returns the name as messages contain it.
   [[nodiscard]] std::string text() const;
 };
 
-/// Checks the arguments of one call. All throw RefusedCall, whose text begins with this rank, the
-/// operation and the caller's label, and which ranks that wait for this one can see.
+/// Checks the arguments of a call. Lives on the stack of the call. All functions throw RefusedCall,
+/// whose text begins with this rank, the operation and the caller's label; ranks that wait for this
+/// rank can report the refused call.
 class Arguments {
  public:
-  /// All outlive it.
-  Arguments(Membership& membership, const char* operation, const std::string& label);
+  /// The arguments must outlive the object.
+  Arguments(GroupState& state, const char* operation, const std::string& label);
 
-  /// To be thrown: the call is refused.
+  /// Records the refused call, and returns the error for the caller to throw.
   [[nodiscard]] RefusedCall invalid(const std::string& problem) const;
 
-  /// What the engine says of the operation.
+  /// Throws if the backend or the engine does not support the operation.
   void check_operation(const engine::Operation& operation) const;
 
+  /// Requires a non-negative count, memory for all elements, a valid dtype, and a device of the
+  /// backend.
   void check_buffer(const Buffer& buffer, ArgumentName name) const;
 
+  /// Calls check_buffer(), and requires this dtype.
   void check_dtype(const Buffer& buffer, ArgumentName name, DType dtype) const;
 
   void check_count(const Buffer& buffer, ArgumentName name, std::int64_t count) const;
 
+  /// Requires a rank of the group.
   void check_root(int root) const;
 
-  /// A count for each rank, none negative.
+  /// Requires a non-negative count for each rank.
   void check_counts(std::span<const std::int64_t> counts) const;
 
-  /// What only the root passes.
+  /// Requires that a rank other than the root passes no blocks.
   void check_absent(const Blocks& blocks, const char* name) const;
 
-  /// A block of this dtype for each rank: of these counts if there are any, else a list's as they
-  /// are, and a buffer's of equal size.
+  /// Returns a block of this dtype for each rank: with these counts if there are any; otherwise the
+  /// entries of a list, or equal parts of a buffer.
   [[nodiscard]] std::vector<Buffer> blocks_of(const Blocks& given,
                                               const char* name,
                                               DType dtype,
                                               std::span<const std::int64_t> counts) const;
 
-  /// The two are the same memory, or have no byte in common.
+  /// Requires that the two are the same memory, or do not overlap.
   void check_same_or_apart(const Buffer& in, const Buffer& out) const;
 
-  /// No input has a byte in common with an output, save one that is the very same memory as the
-  /// output that it goes to: `own_in` and `own_out`, indices or -1.
+  /// Requires that no input overlaps an output, except that input `own_in` may be the same memory
+  /// as output `own_out`; both are indices or -1.
   void check_apart(std::span<const Buffer> ins,
                    std::span<const Buffer> outs,
                    int own_in,
                    int own_out) const;
 
-  /// The caller's timeout, or the group's.
+  /// Returns the caller's timeout, or the group's.
   [[nodiscard]] std::chrono::milliseconds timeout(
       std::optional<std::chrono::milliseconds> timeout) const;
 
@@ -95,14 +103,38 @@ class Arguments {
   [[nodiscard]] std::vector<Buffer> parts_of(const Buffer& whole,
                                              const char* name,
                                              std::span<const std::int64_t> counts) const;
-  // As the caller numbers it, and as the job does.
+  // Returns the caller's number of the rank, and the job's.
   [[nodiscard]] std::string name_of(int rank) const;
 
-  Membership& membership_;
+  GroupState& state_;
   const char* operation_;
   const std::string& label_;
   int rank_;
   int world_size_;
 };
+
+/// Data on which all ranks must agree if each rank has the sizes of all blocks.
+struct BlockSizes {
+  std::int64_t total = 0;
+  /// For blocks of equal size, the detail of an operation without blocks.
+  transport::BlockDetail detail = {};
+};
+
+/// Returns the sum of the sizes, and a detail with a fingerprint of the sizes if the blocks differ.
+/// The list must not be empty.
+[[nodiscard]] BlockSizes sizes_of(std::span<const std::int64_t> counts);
+[[nodiscard]] BlockSizes sizes_of(std::span<const Buffer> blocks);
+
+/// Returns the sizes of a coalesced operation: the detail differs if the sizes or the number of
+/// `buffers` differ.
+[[nodiscard]] BlockSizes sizes_of_coalesced(std::span<const Buffer> buffers);
+
+/// Returns the value on which ranks must agree for a reduction beyond its kind: the factor's bits,
+/// or a hash of the name of a user's function; otherwise 0.
+[[nodiscard]] std::uint64_t fingerprint_of(const ReduceOp& op);
+
+/// Makes the operation a reduction of this kind. The descriptor must already contain the sizes of
+/// blocks.
+void set_reduction(engine::Operation& operation, const ReduceOp& op, Algorithm algorithm);
 
 }  // namespace unisono::comm

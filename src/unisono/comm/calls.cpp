@@ -7,14 +7,11 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
-#include "unisono/comm/agreement.h"
 #include "unisono/comm/arguments.h"
-#include "unisono/comm/blocks.h"
 #include "unisono/comm/call.h"
-#include "unisono/comm/membership.h"
+#include "unisono/comm/group_state.h"
 #include "unisono/comm/options.h"
-#include "unisono/engine/operation.h"
+#include "unisono/engine/engine.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::comm {
@@ -24,7 +21,7 @@ using transport::kUneven;
 using transport::OperationKind;
 using Buffers = std::span<const Buffer>;
 
-// Throws what the engine says of the operation.
+// Sets the reduction, and throws if the engine does not support the operation.
 template <class Options>
 void complete(Call& call, const Arguments& arguments, const Options& options) {
   set_reduction(call.operation, options.op, options.algorithm);
@@ -32,7 +29,7 @@ void complete(Call& call, const Arguments& arguments, const Options& options) {
   arguments.check_operation(call.operation);
 }
 
-// The same for operations that one move more does not slow down.
+// Returns the checked call, for operations whose cost hides another move of the operation.
 template <class Options>
 Call checked(engine::Operation operation, const Arguments& arguments, const Options& options) {
   operation.label = options.label;
@@ -44,7 +41,8 @@ DType dtype_of(Buffers buffers) {
   return buffers.empty() ? DType::kFloat32 : buffers.front().dtype;
 }
 
-// As many as `like` has, of this dtype, each `factor` times as large as its counterpart.
+// Requires as many buffers as in `like`, of the same dtype, each `factor` times as large as its
+// counterpart.
 void check_buffers(const Arguments& arguments,
                    Buffers buffers,
                    const char* name,
@@ -61,7 +59,8 @@ void check_buffers(const Arguments& arguments,
   }
 }
 
-// Those of `parts`, one for each of `wholes`, that are not its very block of this rank.
+// Returns the `parts` that are not in place. A part is in place if it is this rank's block of the
+// counterpart in `wholes`.
 std::vector<Buffer> without_own_blocks(const Arguments& arguments, Buffers parts, Buffers wholes) {
   std::vector<Buffer> others;
   for (std::size_t index = 0; index < parts.size(); ++index) {
@@ -74,8 +73,8 @@ std::vector<Buffer> without_own_blocks(const Arguments& arguments, Buffers parts
   return others;
 }
 
-// Each buffer once, since a buffer that is reduced in place must not be reduced again. Buffers
-// without elements all stay: their addresses mean nothing.
+// Returns each buffer once, because a buffer that is reduced in place must not be reduced again.
+// Keeps all buffers without elements, whose addresses have no meaning.
 std::vector<Buffer> without_repeats(Buffers buffers) {
   std::vector<Buffer> distinct;
   std::set<std::pair<const void*, std::int64_t>> known;
@@ -87,6 +86,7 @@ std::vector<Buffer> without_repeats(Buffers buffers) {
   return distinct;
 }
 
+// Coalesced operations accept no counts.
 void check_blocks_are_equal(const Arguments& arguments, std::span<const std::int64_t> counts) {
   if (!counts.empty()) {
     throw arguments.invalid("blocks of different sizes can't be coalesced: counts must be empty");
@@ -108,11 +108,11 @@ engine::Operation coalesced_operation(OperationKind kind,
 
 }  // namespace
 
-Call all_reduce_call(Membership& membership,
+Call all_reduce_call(GroupState& state,
                      const Buffer& in,
                      const Buffer& out,
                      const AllReduceOptions& options) {
-  const Arguments arguments(membership, "all_reduce", options.label);
+  const Arguments arguments(state, "all_reduce", options.label);
   arguments.check_buffer(in, "in");
   arguments.check_dtype(out, "out", in.dtype);
   arguments.check_count(out, "out", in.count);
@@ -127,11 +127,11 @@ Call all_reduce_call(Membership& membership,
   return call;
 }
 
-Call reduce_call(Membership& membership,
+Call reduce_call(GroupState& state,
                  const Buffer& in,
                  const Buffer& out,
                  const ReduceOptions& options) {
-  const Arguments arguments(membership, "reduce", options.label);
+  const Arguments arguments(state, "reduce", options.label);
   arguments.check_root(options.root);
   arguments.check_buffer(in, "in");
   const bool is_root = options.root == arguments.rank();
@@ -151,11 +151,11 @@ Call reduce_call(Membership& membership,
   return call;
 }
 
-Call reduce_scatter_call(Membership& membership,
+Call reduce_scatter_call(GroupState& state,
                          const Blocks& in,
                          const Buffer& out,
                          const ReduceScatterOptions& options) {
-  const Arguments arguments(membership, "reduce_scatter", options.label);
+  const Arguments arguments(state, "reduce_scatter", options.label);
   arguments.check_buffer(out, "out");
   std::vector<Buffer> ins = arguments.blocks_of(in, "in", out.dtype, options.counts);
   const int rank = arguments.rank();
@@ -174,8 +174,8 @@ Call reduce_scatter_call(Membership& membership,
   return call;
 }
 
-Call broadcast_call(Membership& membership, const Buffer& buffer, const BroadcastOptions& options) {
-  const Arguments arguments(membership, "broadcast", options.label);
+Call broadcast_call(GroupState& state, const Buffer& buffer, const BroadcastOptions& options) {
+  const Arguments arguments(state, "broadcast", options.label);
   arguments.check_buffer(buffer, "the buffer");
   arguments.check_root(options.root);
   Call call{.limit = arguments.limit(options.timeout),
@@ -190,11 +190,11 @@ Call broadcast_call(Membership& membership, const Buffer& buffer, const Broadcas
   return call;
 }
 
-Call all_gather_call(Membership& membership,
+Call all_gather_call(GroupState& state,
                      const Buffer& in,
                      const Blocks& out,
                      const AllGatherOptions& options) {
-  const Arguments arguments(membership, "all_gather", options.label);
+  const Arguments arguments(state, "all_gather", options.label);
   arguments.check_buffer(in, "in");
   std::vector<Buffer> outs = arguments.blocks_of(out, "out", in.dtype, options.counts);
   const int rank = arguments.rank();
@@ -211,19 +211,19 @@ Call all_gather_call(Membership& membership,
                  options);
 }
 
-Call rooted_call(Membership& membership,
+Call rooted_call(GroupState& state,
                  OperationKind kind,
                  const Buffer& own,
                  const Blocks& blocks,
                  const RootedOptions& options) {
   const bool is_gather = kind == OperationKind::kGather;
-  const Arguments arguments(membership, is_gather ? "gather" : "scatter", options.label);
+  const Arguments arguments(state, is_gather ? "gather" : "scatter", options.label);
   const char* const own_name = is_gather ? "in" : "out";
   const char* const blocks_name = is_gather ? "out" : "in";
   const auto rank = static_cast<std::size_t>(arguments.rank());
   arguments.check_root(options.root);
   arguments.check_buffer(own, own_name);
-  std::vector<Buffer> list;  // None but on the root.
+  std::vector<Buffer> list;  // Empty except on the root.
   if (arguments.rank() == options.root) {
     list = arguments.blocks_of(blocks, blocks_name, own.dtype, options.counts);
     arguments.check_count(own, own_name, list[rank].count);
@@ -236,8 +236,8 @@ Call rooted_call(Membership& membership,
   } else {
     arguments.check_absent(blocks, blocks_name);
   }
-  // With counts all ranks know all sizes; without, this rank's block is as large as any, unless
-  // they are in a list.
+  // With counts, all ranks have all sizes. Without counts, all blocks are as large as this rank's
+  // block, except in a list.
   BlockSizes sizes{.total = blocks.is_list() ? kUneven : own.count};
   if (!options.counts.empty()) {
     arguments.check_counts(options.counts);
@@ -254,11 +254,11 @@ Call rooted_call(Membership& membership,
   return checked(std::move(operation), arguments, options);
 }
 
-Call all_to_all_call(Membership& membership,
+Call all_to_all_call(GroupState& state,
                      const Blocks& in,
                      const Blocks& out,
                      const AllToAllOptions& options) {
-  const Arguments arguments(membership, "all_to_all", options.label);
+  const Arguments arguments(state, "all_to_all", options.label);
   if (in.is_list() != out.is_list()) {
     throw arguments.invalid(
         "one of in and out is a list, the other is not; pass two lists or two buffers");
@@ -270,7 +270,7 @@ Call all_to_all_call(Membership& membership,
     arguments.check_buffer(*in.whole, "in");
     arguments.check_dtype(*out.whole, "out", dtype);
     if (options.in_counts.empty() != options.out_counts.empty()) {
-      throw arguments.invalid("in_counts and out_counts come together or not at all");
+      throw arguments.invalid("pass both in_counts and out_counts, or neither");
     }
     if (options.in_counts.empty()) {
       arguments.check_count(*out.whole, "out", in.whole->count);
@@ -289,10 +289,10 @@ Call all_to_all_call(Membership& membership,
                  options);
 }
 
-Call all_reduce_coalesced_call(Membership& membership,
+Call all_reduce_coalesced_call(GroupState& state,
                                Buffers buffers,
                                const AllReduceOptions& options) {
-  const Arguments arguments(membership, "all_reduce_coalesced", options.label);
+  const Arguments arguments(state, "all_reduce_coalesced", options.label);
   check_buffers(arguments, buffers, "buffers", buffers, 1);
   const std::vector<Buffer> distinct = without_repeats(buffers);
   arguments.check_apart({}, distinct, -1, -1);
@@ -302,11 +302,11 @@ Call all_reduce_coalesced_call(Membership& membership,
   return checked(std::move(operation), arguments, options);
 }
 
-Call all_gather_coalesced_call(Membership& membership,
+Call all_gather_coalesced_call(GroupState& state,
                                Buffers ins,
                                Buffers outs,
                                const AllGatherOptions& options) {
-  const Arguments arguments(membership, "all_gather_coalesced", options.label);
+  const Arguments arguments(state, "all_gather_coalesced", options.label);
   check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, ins, "in", ins, 1);
   check_buffers(arguments, outs, "out", ins, arguments.world_size());
@@ -315,11 +315,11 @@ Call all_gather_coalesced_call(Membership& membership,
       coalesced_operation(OperationKind::kAllGatherCoalesced, ins, outs, outs), arguments, options);
 }
 
-Call reduce_scatter_coalesced_call(Membership& membership,
+Call reduce_scatter_coalesced_call(GroupState& state,
                                    Buffers ins,
                                    Buffers outs,
                                    const ReduceScatterOptions& options) {
-  const Arguments arguments(membership, "reduce_scatter_coalesced", options.label);
+  const Arguments arguments(state, "reduce_scatter_coalesced", options.label);
   check_blocks_are_equal(arguments, options.counts);
   check_buffers(arguments, outs, "out", outs, 1);
   check_buffers(arguments, ins, "in", outs, arguments.world_size());
@@ -330,9 +330,9 @@ Call reduce_scatter_coalesced_call(Membership& membership,
   return checked(std::move(operation), arguments, options);
 }
 
-Call barrier_call(Membership& membership, OperationKind kind, const BarrierOptions& options) {
+Call barrier_call(GroupState& state, OperationKind kind, const BarrierOptions& options) {
   const char* const name = kind == OperationKind::kBarrier ? "barrier" : "monitored_barrier";
-  const Arguments arguments(membership, name, options.label);
+  const Arguments arguments(state, name, options.label);
   Call call{.limit = arguments.limit(options.timeout),
             .operation = {.descriptor = {.kind = kind}, .label = options.label}};
   arguments.check_operation(call.operation);

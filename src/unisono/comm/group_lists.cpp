@@ -3,30 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <iterator>
-#include <memory>
-#include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/error.h"
-#include "unisono/base/fnv.h"
-#include "unisono/comm/group.h"
-#include "unisono/comm/job.h"
-#include "unisono/comm/membership.h"
+#include "unisono/base/bytes.h"
 #include "unisono/engine/native_engines.h"
-#include "unisono/health/diagnostics_store.h"
-#include "unisono/health/group_contacts.h"
-#include "unisono/health/group_registry.h"
-#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/peers/diagnostics_store.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/rank_table.h"
 
 namespace unisono::comm {
 namespace {
@@ -35,8 +22,9 @@ Error invalid(const std::string& problem) {
   return {ErrorCode::kInvalidArgument, "new_group: " + problem};
 }
 
-rendezvous::Roster roster_of(const Membership& parent, const RankList& list) {
-  rendezvous::Roster roster{.rank = 0, .job = parent.roster().job, .members = {}};
+// Returns the roster of the new group on this rank, from the entries of the parent's roster.
+transport::RankTable roster_of(const GroupState& parent, const RankList& list) {
+  transport::RankTable roster{.rank = 0, .job = parent.roster().job, .members = {}};
   for (std::size_t index = 0; index < list.size(); ++index) {
     roster.members.push_back(parent.roster().members[static_cast<std::size_t>(list[index])]);
     if (list[index] == parent.topology().rank()) {
@@ -46,8 +34,8 @@ rendezvous::Roster roster_of(const Membership& parent, const RankList& list) {
   return roster;
 }
 
-// The members of `list` on this rank's node, in the order of the list.
-RankList local_members(const Membership& parent, const RankList& list) {
+// Returns the members of `list` on this rank's node, in the order of the list.
+RankList local_members(const GroupState& parent, const RankList& list) {
   RankList local;
   std::copy_if(list.begin(), list.end(), std::back_inserter(local), [&](int rank) {
     return parent.topology().node_of(rank) == parent.topology().node();
@@ -55,16 +43,19 @@ RankList local_members(const Membership& parent, const RankList& list) {
   return local;
 }
 
+// Reports the error to the node, and to other nodes through the store or, without a store, through
+// control connections.
 void tell_unmade(Job& job, const GroupSetup& setup, const Error& error) noexcept {
-  const health::GroupContacts contacts{
+  const peers::GroupContacts contacts{
       .group = setup.number, .roster = setup.roster, .control = job.control()};
-  health::tell_node(contacts, error);
-  if (health::topology_of(setup.roster).n_nodes() == 1) {
+  peers::notify_node(contacts, error);
+  if (collective::Topology(setup.roster.rank, setup.roster.nodes()).n_nodes() == 1) {
     return;
   }
-  if (!health::DiagnosticsStore(job.session(), job.store_prefix(setup.number), setup.roster.rank)
+  if (!peers::DiagnosticsStore(
+           store_access(job.session()), job.store_prefix(setup.number), setup.roster.rank)
            .publish(error, false)) {
-    health::tell_other_nodes(contacts, error);
+    peers::notify_other_nodes(contacts, error);
   }
 }
 
@@ -100,7 +91,7 @@ bool has(const RankList& list, int rank) {
   return std::find(list.begin(), list.end(), rank) != list.end();
 }
 
-Expectation::Expectation(health::GroupRegistry& groups, std::vector<std::uint32_t> numbers)
+Expectation::Expectation(peers::GroupRegistry& groups, std::vector<std::uint32_t> numbers)
     : groups_(groups), numbers_(std::move(numbers)) {
   for (const std::uint32_t number : numbers_) {
     groups_.expect(number);
@@ -113,7 +104,7 @@ Expectation::~Expectation() {
   }
 }
 
-ControlBlocks::ControlBlocks(Job& job, const Membership& parent, std::span<const RankList> lists)
+ControlBlocks::ControlBlocks(Job& job, const GroupState& parent, std::span<const RankList> lists)
     : job_(job) {
   for (const RankList& list : lists) {
     offsets_.push_back(-1);
@@ -135,7 +126,7 @@ void ControlBlocks::check() const {
   }
 }
 
-void check_offset(std::int64_t offset, int rank, const Membership& parent) {
+void check_offset(std::int64_t offset, int rank, const GroupState& parent) {
   if (offset == kNoRoom) {
     throw Error(ErrorCode::kSystem,
                 fmt::format("new_group: rank {} has no room for it in its arena",
@@ -151,32 +142,35 @@ ControlBlocks::~ControlBlocks() {
   }
 }
 
-void tell_unmade(Group& parent, const RankList& list, std::uint32_t number, const Error& error) {
-  const Membership& membership = parent.membership();
+void tell_unmade(OperationQueue& parent,
+                 const RankList& list,
+                 std::uint32_t number,
+                 const Error& error) {
+  const GroupState& state = parent.state();
   tell_unmade(*parent.job(),
               {.number = number,
-               .roster = roster_of(membership, list),
-               .timeout = membership.timeout(),
+               .roster = roster_of(state, list),
+               .timeout = state.timeout(),
                .offsets = {}},
               error);
 }
 
-std::unique_ptr<Group> make_group(Group& parent,
-                                  const RankList& list,
-                                  std::uint32_t number,
-                                  std::optional<std::chrono::milliseconds> timeout,
-                                  const std::function<std::int64_t(int rank)>& offset_of) {
-  const Membership& membership = parent.membership();
+std::unique_ptr<OperationQueue> make_group(OperationQueue& parent,
+                                           const RankList& list,
+                                           std::uint32_t number,
+                                           std::optional<std::chrono::milliseconds> timeout,
+                                           const std::function<std::int64_t(int rank)>& offset_of) {
+  const GroupState& state = parent.state();
   GroupSetup setup{.number = number,
-                   .roster = roster_of(membership, list),
-                   .timeout = timeout.value_or(membership.timeout()),
+                   .roster = roster_of(state, list),
+                   .timeout = timeout.value_or(state.timeout()),
                    .offsets = {}};
-  for (const int member : local_members(membership, list)) {
+  for (const int member : local_members(state, list)) {
     setup.offsets.push_back(offset_of(member));
   }
   Job& job = *parent.job();
   try {
-    return std::make_unique<Group>(parent.job(), job.make_group(setup));
+    return std::make_unique<OperationQueue>(parent.job(), job.make_group(setup));
   } catch (const Error& error) {
     tell_unmade(job, setup, error);
     throw;

@@ -9,30 +9,30 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/comm/group.h"
+#include "unisono/comm/group_state.h"
 #include "unisono/comm/job.h"
-#include "unisono/comm/membership.h"
-#include "unisono/health/group_registry.h"
+#include "unisono/comm/operation_queue.h"
+#include "unisono/peers/group_registry.h"
 
 namespace unisono::comm {
 
-/// The ranks of a group to be made, as ranks of the group that it is made of, in the order of their
-/// ranks in the new one.
+/// The ranks of a new group, as ranks of the parent, in the order of ranks in the new group.
 using RankList = std::vector<int>;
 
-/// Throws Error(kInvalidArgument) unless it has some of `world_size` ranks, each once.
+/// Throws Error(kInvalidArgument) unless the list is a non-empty set of ranks below `world_size`.
 void check_list(const RankList& list, int world_size);
 
-/// Equal lists have equal fingerprints.
+/// Returns a hash of the lists; equal lists have equal fingerprints.
 [[nodiscard]] std::int64_t fingerprint_of(std::span<const RankList> lists);
 
 [[nodiscard]] bool has(const RankList& list, int rank);
 
-/// Groups that this rank is about to make: until then, or until this ends without them, what others
-/// tell of them is kept.
+/// Registers groups that this rank is about to make, so that other ranks' reports about them are
+/// kept until the groups are made. The destructor drops reports about groups that were not made.
 class Expectation {
  public:
-  Expectation(health::GroupRegistry& groups, std::vector<std::uint32_t> numbers);
+  /// Announces the groups to the registry, which must outlive the object.
+  Expectation(peers::GroupRegistry& groups, std::vector<std::uint32_t> numbers);
   ~Expectation();
 
   Expectation(const Expectation&) = delete;
@@ -41,19 +41,21 @@ class Expectation {
   Expectation& operator=(Expectation&&) = delete;
 
  private:
-  health::GroupRegistry& groups_;
+  peers::GroupRegistry& groups_;
   std::vector<std::uint32_t> numbers_;
 };
 
-/// The offset of a control block that a rank has no room for: it comes to the meeting all the same,
-/// so that all hear of it.
+/// Offset of a control block for which a rank has no room. The rank takes part in the exchange
+/// nevertheless, so that all ranks get the error.
 inline constexpr std::int64_t kNoRoom = -2;
 
-/// Memory for the control blocks of those groups that this rank is in; given back unless it is
-/// kept.
+/// Memory for the control blocks of new groups with this rank. The destructor releases the memory,
+/// unless keep() was called.
 class ControlBlocks {
  public:
-  ControlBlocks(Job& job, const Membership& parent, std::span<const RankList> lists);
+  /// Reserves memory for each list that contains this rank. Does not throw if the arena has no
+  /// room; see check().
+  ControlBlocks(Job& job, const GroupState& parent, std::span<const RankList> lists);
   ~ControlBlocks();
 
   ControlBlocks(const ControlBlocks&) = delete;
@@ -61,13 +63,14 @@ class ControlBlocks {
   ControlBlocks(ControlBlocks&&) = delete;
   ControlBlocks& operator=(ControlBlocks&&) = delete;
 
-  /// Where each is in this rank's arena; -1 for groups without this rank, or kNoRoom.
+  /// Returns the offset of each block in this rank's arena; -1 for groups without this rank, or
+  /// kNoRoom.
   [[nodiscard]] const std::vector<std::int64_t>& offsets() const { return offsets_; }
 
-  /// Others know of the memory now.
+  /// Keeps the memory, because other ranks now have its offsets.
   void keep() { is_kept_ = true; }
 
-  /// Throws why this rank has no room, if so.
+  /// Throws the reason if this rank has no room.
   void check() const;
 
  private:
@@ -77,18 +80,21 @@ class ControlBlocks {
   bool is_kept_ = false;
 };
 
-/// Throws Error(kSystem) if `offset` says that `rank` of the parent has no room for a control
+/// Throws Error(kSystem) if `offset` means that `rank` of the parent has no room for a control
 /// block.
-void check_offset(std::int64_t offset, int rank, const Membership& parent);
+void check_offset(std::int64_t offset, int rank, const GroupState& parent);
 
-/// Tells the others of `list`, of which this rank is one, why it can't make the group of this
-/// number with them: they may have made it, and wait there.
-void tell_unmade(Group& parent, const RankList& list, std::uint32_t number, const Error& error);
+/// Reports to the other ranks of `list`, which contains this rank, why this rank can't make the
+/// group. The other ranks may have made the group, and wait in it.
+void tell_unmade(OperationQueue& parent,
+                 const RankList& list,
+                 std::uint32_t number,
+                 const Error& error);
 
-/// The group of `list`, of which this rank is one, under a number that was expected; `offset_of`
-/// says where a rank of this node has its control block.
-[[nodiscard]] std::unique_ptr<Group> make_group(
-    Group& parent,
+/// Makes the group of `list`, which contains this rank, with an expected number. `offset_of`
+/// returns the offset of the control block of a rank of this node.
+[[nodiscard]] std::unique_ptr<OperationQueue> make_group(
+    OperationQueue& parent,
     const RankList& list,
     std::uint32_t number,
     std::optional<std::chrono::milliseconds> timeout,

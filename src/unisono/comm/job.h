@@ -1,8 +1,11 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,135 +19,152 @@
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
-#include "unisono/comm/group_numbers.h"
+#include "unisono/comm/group_setup.h"
+#include "unisono/comm/group_state.h"
+#include "unisono/comm/group_waits.h"
 #include "unisono/comm/job_start.h"
-#include "unisono/comm/membership.h"
-#include "unisono/comm/only_caller.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/native_engines.h"
-#include "unisono/engine/supervising_engine.h"
-#include "unisono/health/control_plane.h"
-#include "unisono/health/cycle_search.h"
-#include "unisono/health/group_registry.h"
-#include "unisono/health/long_waits.h"
-#include "unisono/health/rank_wait.h"
-#include "unisono/health/watcher.h"
-#include "unisono/health/work_waits.h"
+#include "unisono/peers/control_plane.h"
+#include "unisono/peers/deadlock_detector.h"
+#include "unisono/peers/group_registry.h"
+#include "unisono/peers/long_waits.h"
+#include "unisono/peers/peer_monitor.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/rank_table.h"
 #include "unisono/transport/shm/node_memory.h"
+#include "unisono/transport/stall.h"
 
 namespace unisono::comm {
 
-/// A rank's membership of a job, which its groups share: the roster, the memory, the thread that
-/// watches the other ranks. It begins with the rendezvous, and ends with the last group. Not
-/// copyable, does not move: its parts know each other. Thread-safe but for the constructor.
+/// Describes the ranks of this rank's node that are separate processes but may use only the same
+/// single processor: "ranks 0 and 1 may use core 3 only"; empty if there are no such ranks.
+/// `cores_of` is the function of that name.
+[[nodiscard]] std::string describe_shared_core(
+    const transport::RankTable& roster, const std::function<std::vector<int>(pid_t)>& cores_of);
+
+/// Logs describe_shared_core() on the first rank of a node, if the machine has other cores.
+void warn_of_shared_core(const transport::RankTable& roster, const base::Logger& logger);
+
+/// A rank's part in a job, shared by the rank's groups: roster, memory, engines, and the thread
+/// that monitors the other ranks.
+///
+/// Owned by the queues of the groups. Begins with the rendezvous in the constructor, and leaves the
+/// job when the last group ends. Not movable, because the parts refer to each other. Thread-safe,
+/// except for the constructor.
 class Job {
  public:
-  /// Meets the other ranks. Throws as create_process_group() does.
+  /// Performs the rendezvous with the other ranks. Throws like create_process_group().
   explicit Job(const JobOptions& options);
 
-  /// The group of all ranks; once.
-  [[nodiscard]] std::shared_ptr<Membership> make_world();
+  /// Makes the group of all ranks. Call once.
+  [[nodiscard]] std::shared_ptr<GroupState> make_world();
 
-  /// A group of some ranks. `setup` is alike on all of them, and the number was expected.
-  [[nodiscard]] std::shared_ptr<Membership> make_group(GroupSetup setup);
+  /// Makes a group of some ranks. `setup` must be equal on all members, and its number must have
+  /// been expected.
+  [[nodiscard]] std::shared_ptr<GroupState> make_group(GroupSetup setup);
 
-  [[nodiscard]] const rendezvous::Roster& roster() const { return roster_; }
+  [[nodiscard]] const transport::RankTable& roster() const { return joined_.ranks; }
 
   [[nodiscard]] const rendezvous::StoreSession& session() const { return session_; }
 
-  /// By which its ranks reach each other, whatever the backend.
+  /// The engines that connect the ranks of each group, whatever the backend.
   [[nodiscard]] engine::NativeEngines& engines() { return engines_; }
 
-  [[nodiscard]] health::GroupRegistry& groups() { return groups_; }
+  [[nodiscard]] peers::GroupRegistry& groups() { return groups_; }
 
   [[nodiscard]] GroupNumbers& numbers() { return numbers_; }
 
-  [[nodiscard]] Logger logger() const;
+  [[nodiscard]] base::Logger logger() const;
 
-  [[nodiscard]] const Config& config() const { return config_; }
+  [[nodiscard]] const base::Config& config() const { return config_; }
 
-  /// What the engines of its groups are.
-  [[nodiscard]] const engine::Backend& backend() const { return backend_; }
+  /// The backend of all groups.
+  [[nodiscard]] const engine::Backend& backend() const { return joined_.backend; }
 
-  /// The engine of a group, of the job's backend; `native` itself where that is all it needs.
+  /// Returns the engine of a group for the job's backend; `native` itself if the backend has no
+  /// engine of its own.
   [[nodiscard]] std::shared_ptr<engine::Engine> make_engine(
-      const rendezvous::Roster& roster, std::shared_ptr<engine::SupervisingEngine> native) const;
+      const transport::RankTable& roster, std::shared_ptr<engine::SupervisingEngine> native) const;
 
-  /// What the keys of a group's ranks in the store begin with.
+  /// Returns the prefix of the keys of a group's ranks in the store.
   [[nodiscard]] std::string store_prefix(std::uint32_t group) const;
 
-  /// By which this rank speaks to the job's others, beside operations.
-  [[nodiscard]] health::ControlPlane& control() { return watcher_->control(); }
+  /// Returns the control connections to the job's other ranks.
+  [[nodiscard]] peers::ControlPlane& control() { return watcher_->control(); }
 
-  /// Who makes the calls of this rank's groups.
-  [[nodiscard]] OnlyCaller& callers() { return callers_; }
+  /// The thread that calls this rank's groups, if it is a single thread.
+  [[nodiscard]] SingleCaller& callers() { return callers_; }
 
-  [[nodiscard]] const std::shared_ptr<health::WorkWaits>& work_waits() const { return work_waits_; }
+  [[nodiscard]] const std::shared_ptr<peers::BlockedThreads>& blocked_threads() const {
+    return blocked_threads_;
+  }
 
-  /// Where the launcher sees this rank's waits; null if it does not look.
-  [[nodiscard]] health::LongWaits* long_waits() const { return long_waits_.get(); }
+  /// The file in which the launcher reads this rank's waits; null without such a file.
+  [[nodiscard]] peers::LongWaits* long_waits() const { return long_waits_.get(); }
 
-  /// Looks whether waits of this rank are in a circle.
-  [[nodiscard]] health::CycleSearch& cycles() { return *cycles_; }
+  /// The search for deadlocks that include waits of this rank.
+  [[nodiscard]] peers::DeadlockDetector& cycles() { return *cycles_; }
 
-  /// A call of this rank ends as it is in a circle of waits.
+  /// Records that a deadlock ends a call of this rank.
   void note_circle() { is_in_circle_.store(true, std::memory_order_relaxed); }
 
+  /// Returns whether a deadlock has ended a call of this rank.
   [[nodiscard]] bool is_in_circle() const { return is_in_circle_.load(std::memory_order_relaxed); }
 
-  /// The wait that `thread` is in, while nothing else of this rank may make a call.
-  [[nodiscard]] std::optional<health::RankWait> find_wait_of(std::uint64_t thread);
+  /// Returns the wait of `thread`, if no callback of this rank may make a call meanwhile.
+  [[nodiscard]] std::optional<transport::Stall> find_wait_of(std::uint64_t thread);
 
-  /// Whether no group has asked this before of a failure with the same cause: a rank that gave up,
-  /// for reasons of the same kind, may have done so in all its groups.
+  /// Returns whether no other group has passed a failure with the same cause before. A rank may
+  /// fail in all of its groups for the same reason.
   [[nodiscard]] bool is_news(const Error& failure) UNISONO_EXCLUDES(mutex_);
 
-  /// Whether a rank of this node has left the job in good order.
+  /// Returns whether a rank of this node has left the job cleanly.
   [[nodiscard]] bool has_left(int rank) const;
 
-  /// How a group ended.
+  /// The state of a group at its end.
   struct GroupEnd {
     std::optional<Error> failure = {};
-    bool has_all = true;  ///< Whether all ranks were in an operation of it.
+    bool has_all = true;  ///< All ranks were in an operation of the group.
   };
 
-  /// The group's part of the job is over. With the last one the job ends. Where a group failed, or
-  /// others may still start, they may look into the store.
-  void end_group(std::uint32_t number, health::MetRanks met, GroupEnd end) noexcept
+  /// Ends the group's part in the job. The job ends with its last group. After a failure of a
+  /// group, or if other ranks may still start, the store remains available for a short time.
+  void end_group(std::uint32_t number, transport::ConnectedPeers met, GroupEnd end) noexcept
       UNISONO_EXCLUDES(mutex_);
 
  private:
   void leave(const GroupEnd& end) noexcept;
 
-  // In the order in which ranks come to know each other: each member is made from those above it.
+  // In order of initialization: each member requires the members above.
   std::chrono::milliseconds timeout_;
-  Config config_;
+  base::Config config_;
   rendezvous::StoreSession session_;
   std::string endpoint_;
-  Fd node_listener_;  // Open as long as the rank is in the job: others see its end by it.
+  // Open while the rank is in the job: the end of the socket shows the rank's end.
+  Fd node_listener_;
   Fd node_post_;
   Fd data_listener_;
   engine::NativeEngines engines_;
-  rendezvous::Roster roster_;
-  engine::Backend backend_;
+  JoinedJob joined_;
   GroupNumbers numbers_;
-  OnlyCaller callers_;
-  std::shared_ptr<health::WorkWaits> work_waits_ = std::make_shared<health::WorkWaits>();
-  std::unique_ptr<health::LongWaits> long_waits_;
-  health::GroupRegistry groups_;
+  SingleCaller callers_;
+  std::shared_ptr<peers::BlockedThreads> blocked_threads_ =
+      std::make_shared<peers::BlockedThreads>();
+  std::unique_ptr<peers::LongWaits> long_waits_;
+  peers::GroupRegistry groups_;
   shm::NodeMemory node_memory_;
-  std::vector<int> node_ranks_;  // Of this node, in order, as in its memory.
-  std::unique_ptr<health::Watcher> watcher_;
-  std::unique_ptr<health::CycleSearch> cycles_;
+  std::vector<int> node_ranks_;  // Ranks of this node, in the order of node_memory_.
+  std::unique_ptr<peers::PeerMonitor> watcher_;
+  std::unique_ptr<peers::DeadlockDetector> cycles_;
 
-  std::atomic<bool> is_in_circle_ = false;  // Relaxed: it orders nothing else.
+  // Relaxed accesses suffice: no other data depends on it.
+  std::atomic<bool> is_in_circle_ = false;
   mutable Mutex mutex_;
   int n_groups_ UNISONO_GUARDED_BY(mutex_) = 0;
-  GroupEnd end_ UNISONO_GUARDED_BY(mutex_);  // The worst of the groups' ends.
+  GroupEnd end_ UNISONO_GUARDED_BY(mutex_);  // The worst end of all groups.
   std::set<std::pair<ErrorCode, std::string>> known_failures_ UNISONO_GUARDED_BY(mutex_);
 };
 

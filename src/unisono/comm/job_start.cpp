@@ -1,116 +1,84 @@
 #include "unisono/comm/job_start.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdint>
 #include <exception>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/base/log.h"
-#include "unisono/engine/native_engines.h"
-#include "unisono/health/diagnostics_store.h"
-#include "unisono/net/address.h"
-#include "unisono/rendezvous/connect_store.h"
-#include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/roster/exchange_roster.h"
-#include "unisono/rendezvous/roster/node_id.h"
-#include "unisono/rendezvous/roster/roster.h"
-#include "unisono/rendezvous/store_client.h"
+#include "unisono/rendezvous/this_node.h"
+#include "unisono/transport/failure.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/relayed_error.h"
 #include "unisono/transport/shm/node.h"
-#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::comm {
 namespace {
 
-Logger rank_logger(const JobOptions& options) {
-  return Logger(fmt::format("rank {}", options.launch_info.rank), options.config.log_level);
+base::Logger rank_logger(const JobOptions& options) {
+  return base::Logger(fmt::format("rank {}", options.launch_info.rank), options.config.log_level);
 }
 
-// Where a process has had a group before, rank 0 may still have been about to end that one's store.
+// Returns whether the error may come from the store of this process's earlier group, which rank 0
+// was about to end.
 bool was_an_earlier_store(const JobOptions& options, const Error& error) {
   return error.code() == ErrorCode::kPeerLost && options.generation > 0 &&
          options.launch_info.rank != 0 && !options.launch_info.uses_agent_store &&
          !options.deadline.has_passed();
 }
 
-// Nothing where the program brings a store.
+// Returns "" if the program brings a store.
 std::string place_of(const rendezvous::LaunchInfo& launch_info) {
   return launch_info.master_addr.empty() ? "" : rendezvous::describe_place(launch_info);
 }
 
-// Who is gone may have given up because of another, or because rank 0 has ended and the store with
-// it.
+// Returns the error with the cause. A lost rank may have failed because of another rank, or because
+// rank 0 has ended with the store.
 Error explain(const Error& error,
-              const rendezvous::Roster& roster,
+              const transport::RankTable& roster,
               const rendezvous::StoreSession& session) {
   if (error.code() != ErrorCode::kPeerLost) {
     return error;
   }
-  health::DiagnosticsStore store(session, store_prefix(roster.job, 0), roster.rank);
-  const std::optional<health::Reason> reason = store.find_first();
+  peers::DiagnosticsStore store(store_access(session), store_prefix(roster.job, 0), roster.rank);
+  const std::optional<peers::Reason> reason = store.find_first();
   if (!reason || reason->rank >= roster.world_size()) {
     return store.with_lost_host(error, roster);
   }
-  const rendezvous::Member& first = roster.members[static_cast<std::size_t>(reason->rank)];
-  const Error known = transport::relayed(rendezvous::describe(first), reason->error);
+  const transport::Member& first = roster.member(reason->rank);
+  const Error known = transport::relayed(transport::describe(first), reason->error);
   return {known.code(), fmt::format("rank {}: {}", roster.rank, known.what())};
 }
 
-// As the members of its groups say it.
-Error with_prefix(const Error& error, const rendezvous::Roster& roster) {
+// Returns the error as a rank of the group of all ranks reports it.
+Error with_prefix(const Error& error, const transport::RankTable& roster) {
   return {error.code(),
           fmt::format("[rank {}/{}] {}", roster.rank, roster.world_size(), error.what())};
 }
 
-}  // namespace
-
-rendezvous::Member describe_self(const JobOptions& options,
-                                 const std::string& endpoint,
-                                 const net::Address& data_address) {
-  return {.rank = options.launch_info.rank,
-          .world_size = options.launch_info.world_size,
-          .host = rendezvous::host_name(),
-          .pid = ::getpid(),
-          .node = rendezvous::node_id(options.config),
-          .address = data_address.ip(),
-          .port = data_address.port(),
-          .endpoint = endpoint,
-          .backend = options.backend.need};
-}
-
-rendezvous::StoreSession connect_store(const JobOptions& options) {
-  // Before the store's thread and the watcher's start, which make it slow.
-  engine::NativeEngines::prepare_process();
-  if (options.store.store != nullptr) {
-    return rendezvous::use_store(options.store, options.config, options.launch_info);
-  }
-  while (true) {
-    try {
-      return rendezvous::connect_store(options.config,
-                                       options.launch_info,
-                                       options.deadline,
-                                       {.generation = options.generation});
-    } catch (const Error& error) {
-      if (!was_an_earlier_store(options, error)) {
-        throw;
-      }
+// Converts the roster of the rendezvous. Throws Error(kCorruptData) for an invalid address.
+transport::RankTable rank_table_of(const rendezvous::Roster& roster) {
+  transport::RankTable ranks{.rank = roster.rank, .job = roster.job, .members = {}};
+  for (const rendezvous::RosterMember& member : roster.members) {
+    const std::optional<net::Address> address = net::Address::parse(member.address, member.port);
+    if (!address) {
+      throw Error(ErrorCode::kCorruptData,
+                  fmt::format("{} gave \"{}\" as its address, which is not an IP address",
+                              rendezvous::describe(member),
+                              member.address));
     }
+    ranks.members.push_back({.job_rank = member.rank,
+                             .host = member.host,
+                             .pid = member.pid,
+                             .node = member.node,
+                             .address = *address,
+                             .endpoint = member.endpoint});
   }
+  return ranks;
 }
 
 rendezvous::Roster exchange_roster(const JobOptions& options,
                                    rendezvous::StoreSession& session,
-                                   const rendezvous::Member& self) {
+                                   const rendezvous::RosterMember& self) {
   while (true) {
     try {
       return rendezvous::exchange_roster(*session.store,
@@ -135,7 +103,65 @@ rendezvous::Roster exchange_roster(const JobOptions& options,
   }
 }
 
-shm::NodeMemory meet_node(const rendezvous::Roster& roster,
+}  // namespace
+
+rendezvous::RosterMember describe_self(const JobOptions& options,
+                                       const std::string& endpoint,
+                                       const net::Address& data_address) {
+  return {.rank = options.launch_info.rank,
+          .world_size = options.launch_info.world_size,
+          .host = rendezvous::host_name(),
+          .pid = ::getpid(),
+          .node = rendezvous::node_id(options.config),
+          .address = data_address.ip(),
+          .port = data_address.port(),
+          .endpoint = endpoint,
+          .backend = options.backend.need};
+}
+
+rendezvous::StoreSession connect_store(const JobOptions& options) {
+  // Registration is slow in a process with several threads.
+  engine::NativeEngines::prepare_process();
+  if (options.store.store != nullptr) {
+    return rendezvous::use_store(options.store, options.config, options.launch_info);
+  }
+  while (true) {
+    try {
+      return rendezvous::connect_store(options.config,
+                                       options.launch_info,
+                                       options.deadline,
+                                       {.generation = options.generation});
+    } catch (const Error& error) {
+      if (!was_an_earlier_store(options, error)) {
+        throw;
+      }
+    }
+  }
+}
+
+JoinedJob join(const JobOptions& options,
+               rendezvous::StoreSession& session,
+               const rendezvous::RosterMember& self,
+               const base::Logger& logger) {
+  const rendezvous::Roster roster = exchange_roster(options, session, self);
+  try {
+    return {.ranks = rank_table_of(roster),
+            .backend = agreed_backend(options.backend.backend, roster, logger)};
+  } catch (const Error&) {
+    rendezvous::leave_after_failure(session);
+    throw;
+  }
+}
+
+peers::StoreAccess store_access(const rendezvous::StoreSession& session) {
+  // If the program brings a store, its location is unknown.
+  const rendezvous::LaunchInfo& launch_info = session.launch_info;
+  return {.connect = session.connect_again,
+          .is_served_by_rank_0 = !launch_info.master_addr.empty() &&
+                                 !launch_info.uses_agent_store && session.host == nullptr};
+}
+
+shm::NodeMemory meet_node(const transport::RankTable& roster,
                           rendezvous::StoreSession& session,
                           engine::NativeEngines& engines,
                           Fd& listener,
@@ -149,20 +175,20 @@ shm::NodeMemory meet_node(const rendezvous::Roster& roster,
     for (const shm::NodePeer& peer : met) {
       transport::send_abort(peer.socket.get(), 0, with_prefix(reason, roster));
     }
-    listener.reset();  // Others see at once that this rank does not come.
+    listener.reset();  // Other ranks detect at once that this rank does not come.
     rendezvous::leave_after_failure(session, kTimeToRead);
     throw Error(reason);
   }
 }
 
-void publish_failed_start(const rendezvous::Roster& roster,
+void publish_failed_start(const transport::RankTable& roster,
                           const rendezvous::StoreSession& session,
                           const Error& error) noexcept {
   try {
-    (void)health::DiagnosticsStore(session, store_prefix(roster.job, 0), roster.rank)
+    (void)peers::DiagnosticsStore(store_access(session), store_prefix(roster.job, 0), roster.rank)
         .publish(with_prefix(error, roster), false);
   } catch (const std::exception&) {
-    return;  // Out of memory, say: the others see that it is gone.
+    return;  // For example out of memory: the other ranks detect that this rank is gone.
   }
 }
 

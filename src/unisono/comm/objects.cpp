@@ -6,21 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
 #include "unisono/comm/call.h"
-#include "unisono/comm/group.h"
-#include "unisono/comm/membership.h"
-#include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
+#include "unisono/comm/group_state.h"
+#include "unisono/comm/operation_queue.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono {
@@ -28,7 +19,7 @@ namespace {
 
 using transport::OperationKind;
 
-// const_cast: a buffer is for inputs and outputs, and this one is never written.
+// const_cast: a Buffer serves for inputs and outputs; this buffer is never written.
 Buffer view_of(std::string_view bytes) {
   return {.data = const_cast<char*>(bytes.data()),
           .count = static_cast<std::int64_t>(bytes.size()),
@@ -50,8 +41,8 @@ Buffer held(std::string bytes) {
   return view;
 }
 
-// An operation on objects: the sizes, then the bytes, which come to lie in `result`. Both calls
-// hold what they need.
+// An operation on objects: the sizes, then the bytes, which arrive in `result`. Both calls own the
+// data that they need.
 template <class Result>
 struct ObjectCalls {
   comm::Call sizes;
@@ -68,18 +59,17 @@ void make_room(std::string& object, std::int64_t size) {
   if (size < 0) {
     throw Error(
         ErrorCode::kInternal,
-        fmt::format("a rank sent {} as the size of its object: it called something else", size));
+        fmt::format("a rank sent {} as the size of its object: it called another operation", size));
   }
   try {
     object.resize(static_cast<std::size_t>(size));
   } catch (const std::exception& error) {
-    throw Error(
-        ErrorCode::kInternal,
-        fmt::format("no memory for the object of {} bytes that comes ({})", size, error.what()));
+    throw Error(ErrorCode::kInternal,
+                fmt::format("no memory to receive an object of {} bytes ({})", size, error.what()));
   }
 }
 
-// A place for each object.
+// Resizes the objects, and returns a buffer for each.
 std::vector<Buffer> make_room(ObjectList& objects, std::span<const std::int64_t> sizes) {
   objects.resize(sizes.size());
   std::vector<Buffer> buffers;
@@ -90,26 +80,26 @@ std::vector<Buffer> make_room(ObjectList& objects, std::span<const std::int64_t>
   return buffers;
 }
 
-// Both calls hold it.
+// Owned by both calls.
 struct State {
-  std::int64_t size = 0;            // Of this rank's object.
-  std::vector<std::int64_t> sizes;  // Of all objects, where this rank has them.
+  std::int64_t size = 0;            // Size of this rank's object.
+  std::vector<std::int64_t> sizes;  // Sizes of all objects; empty if unknown on this rank.
   std::string object;
   ObjectList objects;
 };
 
-ObjectCalls<ObjectList> all_gather_object_calls(comm::Membership& membership,
+ObjectCalls<ObjectList> all_gather_object_calls(comm::GroupState& group_state,
                                                 const Buffer& object,
                                                 const ObjectOptions& options) {
-  const auto n_ranks = static_cast<std::size_t>(membership.topology().world_size());
+  const auto n_ranks = static_cast<std::size_t>(group_state.topology().world_size());
   const auto state = std::make_shared<State>(object.count, std::vector<std::int64_t>(n_ranks));
-  return {.sizes = comm::all_gather_call(membership,
+  return {.sizes = comm::all_gather_call(group_state,
                                          as_buffer(std::span(&state->size, 1)),
                                          as_buffer(std::span(state->sizes)),
                                          {.timeout = options.timeout, .label = kSizesLabel}),
           .bytes =
-              [&membership, object, options, state] {
-                return comm::all_gather_call(membership,
+              [&group_state, object, options, state] {
+                return comm::all_gather_call(group_state,
                                              object,
                                              make_room(state->objects, state->sizes),
                                              {.timeout = options.timeout, .label = kObjectsLabel});
@@ -117,23 +107,23 @@ ObjectCalls<ObjectList> all_gather_object_calls(comm::Membership& membership,
           .result = {state, &state->objects}};
 }
 
-ObjectCalls<ObjectList> gather_object_calls(comm::Membership& membership,
+ObjectCalls<ObjectList> gather_object_calls(comm::GroupState& group_state,
                                             const Buffer& object,
                                             int root,
                                             const ObjectOptions& options) {
-  const bool is_root = membership.topology().rank() == root;
-  const auto n_sizes = static_cast<std::size_t>(is_root ? membership.topology().world_size() : 0);
+  const bool is_root = group_state.topology().rank() == root;
+  const auto n_sizes = static_cast<std::size_t>(is_root ? group_state.topology().world_size() : 0);
   const auto state = std::make_shared<State>(object.count, std::vector<std::int64_t>(n_sizes));
   return {
-      .sizes = comm::rooted_call(membership,
+      .sizes = comm::rooted_call(group_state,
                                  OperationKind::kGather,
                                  as_buffer(std::span(&state->size, 1)),
                                  is_root ? as_buffer(std::span(state->sizes)) : Buffer(),
                                  {.root = root, .timeout = options.timeout, .label = kSizesLabel}),
       .bytes =
-          [&membership, object, root, options, state] {
+          [&group_state, object, root, options, state] {
             return comm::rooted_call(
-                membership,
+                group_state,
                 OperationKind::kGather,
                 object,
                 make_room(state->objects, state->sizes),
@@ -142,38 +132,38 @@ ObjectCalls<ObjectList> gather_object_calls(comm::Membership& membership,
       .result = {state, &state->objects}};
 }
 
-ObjectCalls<std::string> broadcast_object_calls(comm::Membership& membership,
+ObjectCalls<std::string> broadcast_object_calls(comm::GroupState& group_state,
                                                 const Buffer& object,
                                                 int root,
                                                 const ObjectOptions& options) {
-  const bool is_root = membership.topology().rank() == root;
+  const bool is_root = group_state.topology().rank() == root;
   const auto state = std::make_shared<State>(object.count);
   return {.sizes = comm::broadcast_call(
-              membership,
+              group_state,
               as_buffer(std::span(&state->size, 1)),
               {.root = root, .timeout = options.timeout, .label = "the size of an object"}),
           .bytes =
-              [&membership, object, root, is_root, options, state] {
+              [&group_state, object, root, is_root, options, state] {
                 make_room(state->object, state->size);
                 if (is_root && state->size > 0) {
                   std::memcpy(state->object.data(), object.data, state->object.size());
                 }
                 return comm::broadcast_call(
-                    membership,
+                    group_state,
                     view_of(state->object),
                     {.root = root, .timeout = options.timeout, .label = "an object"});
               },
           .result = {state, &state->object}};
 }
 
-ObjectCalls<std::string> scatter_object_calls(comm::Membership& membership,
+ObjectCalls<std::string> scatter_object_calls(comm::GroupState& group_state,
                                               const std::vector<Buffer>& objects,
                                               int root,
                                               const ObjectOptions& options) {
-  const bool is_root = membership.topology().rank() == root;
-  const int n_ranks = membership.topology().world_size();
+  const bool is_root = group_state.topology().rank() == root;
+  const int n_ranks = group_state.topology().world_size();
   if (is_root && objects.size() != static_cast<std::size_t>(n_ranks)) {
-    throw membership.refuse(
+    throw group_state.refuse(
         "scatter_object",
         fmt::format("there are {} objects, where a world of {} needs one per rank",
                     objects.size(),
@@ -184,16 +174,16 @@ ObjectCalls<std::string> scatter_object_calls(comm::Membership& membership,
     state->sizes.push_back(object.count);
   }
   return {
-      .sizes = comm::rooted_call(membership,
+      .sizes = comm::rooted_call(group_state,
                                  OperationKind::kScatter,
                                  as_buffer(std::span(&state->size, 1)),
                                  is_root ? as_buffer(std::span(state->sizes)) : Buffer(),
                                  {.root = root, .timeout = options.timeout, .label = kSizesLabel}),
       .bytes =
-          [&membership, objects, root, is_root, options, state] {
+          [&group_state, objects, root, is_root, options, state] {
             make_room(state->object, state->size);
             return comm::rooted_call(
-                membership,
+                group_state,
                 OperationKind::kScatter,
                 view_of(state->object),
                 is_root ? objects : std::vector<Buffer>(),
@@ -214,8 +204,8 @@ ObjectWork<Result> submit(ProcessGroup& group, ObjectCalls<Result> calls) {
           std::move(calls.result)};
 }
 
-comm::Membership& membership_of(ProcessGroup& group) {
-  return comm::group_of(group).membership();
+comm::GroupState& group_state_of(ProcessGroup& group) {
+  return comm::group_of(group).state();
 }
 
 }  // namespace
@@ -223,21 +213,21 @@ comm::Membership& membership_of(ProcessGroup& group) {
 std::vector<std::string> all_gather_object(ProcessGroup& group,
                                            std::string_view object,
                                            const ObjectOptions& options) {
-  return run(group, all_gather_object_calls(membership_of(group), view_of(object), options));
+  return run(group, all_gather_object_calls(group_state_of(group), view_of(object), options));
 }
 
 ObjectWork<std::vector<std::string>> all_gather_object_async(ProcessGroup& group,
                                                              std::string object,
                                                              const ObjectOptions& options) {
   return submit(group,
-                all_gather_object_calls(membership_of(group), held(std::move(object)), options));
+                all_gather_object_calls(group_state_of(group), held(std::move(object)), options));
 }
 
 std::vector<std::string> gather_object(ProcessGroup& group,
                                        std::string_view object,
                                        int root,
                                        const ObjectOptions& options) {
-  return run(group, gather_object_calls(membership_of(group), view_of(object), root, options));
+  return run(group, gather_object_calls(group_state_of(group), view_of(object), root, options));
 }
 
 ObjectWork<std::vector<std::string>> gather_object_async(ProcessGroup& group,
@@ -245,14 +235,14 @@ ObjectWork<std::vector<std::string>> gather_object_async(ProcessGroup& group,
                                                          int root,
                                                          const ObjectOptions& options) {
   return submit(group,
-                gather_object_calls(membership_of(group), held(std::move(object)), root, options));
+                gather_object_calls(group_state_of(group), held(std::move(object)), root, options));
 }
 
 std::string broadcast_object(ProcessGroup& group,
                              std::string_view object,
                              int root,
                              const ObjectOptions& options) {
-  return run(group, broadcast_object_calls(membership_of(group), view_of(object), root, options));
+  return run(group, broadcast_object_calls(group_state_of(group), view_of(object), root, options));
 }
 
 ObjectWork<std::string> broadcast_object_async(ProcessGroup& group,
@@ -260,14 +250,14 @@ ObjectWork<std::string> broadcast_object_async(ProcessGroup& group,
                                                int root,
                                                const ObjectOptions& options) {
   return submit(
-      group, broadcast_object_calls(membership_of(group), held(std::move(object)), root, options));
+      group, broadcast_object_calls(group_state_of(group), held(std::move(object)), root, options));
 }
 
 std::string scatter_object(ProcessGroup& group,
                            const std::vector<std::string>& objects,
                            int root,
                            const ObjectOptions& options) {
-  return run(group, scatter_object_calls(membership_of(group), views_of(objects), root, options));
+  return run(group, scatter_object_calls(group_state_of(group), views_of(objects), root, options));
 }
 
 ObjectWork<std::string> scatter_object_async(ProcessGroup& group,
@@ -278,7 +268,7 @@ ObjectWork<std::string> scatter_object_async(ProcessGroup& group,
   for (std::string& object : objects) {
     buffers.push_back(held(std::move(object)));
   }
-  return submit(group, scatter_object_calls(membership_of(group), buffers, root, options));
+  return submit(group, scatter_object_calls(group_state_of(group), buffers, root, options));
 }
 
 }  // namespace unisono

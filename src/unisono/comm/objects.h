@@ -13,10 +13,12 @@
 
 namespace unisono {
 
-/// Handle of an operation in flight that brings objects. It goes on when the handle is gone.
+/// Handle of an operation in flight that returns objects. The operation continues without the
+/// handle.
 template <class Result>
 class ObjectWork {
  public:
+  /// `result` is filled before `work` completes.
   ObjectWork(Work work, std::shared_ptr<Result> result)
       : work_(std::move(work)), result_(std::move(result)) {}
 
@@ -27,12 +29,12 @@ class ObjectWork {
   ObjectWork(ObjectWork&&) noexcept = default;
   ObjectWork& operator=(ObjectWork&&) noexcept = default;
 
-  /// To wait with a limit, or be called back.
+  /// Returns the handle for waits with a limit, and for callbacks.
   [[nodiscard]] const Work& work() const { return work_; }
 
-  /// Waits until the operation has ended and hands over what came. Once.
+  /// Waits until the operation has ended, and returns its result. Call once.
   ///
-  /// Throws the operation's error, and Error(kInvalidArgument) when the result was taken before.
+  /// Throws the operation's error, and Error(kInvalidArgument) if the result was taken before.
   [[nodiscard]] Result get() {
     work_.wait();
     if (result_ == nullptr) {
@@ -47,19 +49,20 @@ class ObjectWork {
   std::shared_ptr<Result> result_;
 };
 
-// Operations on byte strings of any length, as programs use them for configuration and results.
-// Every rank of the group calls the same one. Each is two operations of the group with nothing
-// between them: the sizes, then the bytes. `timeout` is for each of the two. They throw what these
-// throw; a rank that has no memory for what it is sent closes the group with kInternal.
+// Operations on byte strings of any length, for example for configuration and results. Every rank
+// of the group must call the same operation. Each consists of two operations of the group with no
+// other between: the sizes, then the bytes. `timeout` applies to each of the two. The functions
+// throw the errors of these operations; a rank without memory for incoming bytes closes the group
+// with kInternal.
 
-/// Every rank's bytes, by rank.
+/// Returns every rank's bytes, by rank.
 [[nodiscard]] std::vector<std::string> all_gather_object(ProcessGroup& group,
                                                          std::string_view object,
                                                          const ObjectOptions& options = {});
 [[nodiscard]] ObjectWork<std::vector<std::string>> all_gather_object_async(
     ProcessGroup& group, std::string object, const ObjectOptions& options = {});
 
-/// Every rank's bytes, by rank, on the root; nothing on the others.
+/// Returns every rank's bytes, by rank, on the root; an empty list on other ranks.
 [[nodiscard]] std::vector<std::string> gather_object(ProcessGroup& group,
                                                      std::string_view object,
                                                      int root = 0,
@@ -67,7 +70,7 @@ class ObjectWork {
 [[nodiscard]] ObjectWork<std::vector<std::string>> gather_object_async(
     ProcessGroup& group, std::string object, int root = 0, const ObjectOptions& options = {});
 
-/// The root's bytes.
+/// Returns the root's bytes.
 [[nodiscard]] std::string broadcast_object(ProcessGroup& group,
                                            std::string_view object,
                                            int root = 0,
@@ -77,9 +80,9 @@ class ObjectWork {
                                                              int root = 0,
                                                              const ObjectOptions& options = {});
 
-/// What the root has for this rank. The other ranks pass an empty list.
+/// Returns the root's object for this rank. The other ranks pass an empty list.
 ///
-/// Throws Error(kInvalidArgument) on the root unless there is one for each rank.
+/// Throws Error(kInvalidArgument) on the root unless there is an object for each rank.
 [[nodiscard]] std::string scatter_object(ProcessGroup& group,
                                          const std::vector<std::string>& objects,
                                          int root = 0,

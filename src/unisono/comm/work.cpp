@@ -1,14 +1,9 @@
 #include "unisono/comm/work.h"
 
-#include <chrono>
-#include <cstdint>
-#include <exception>
-#include <functional>
-#include <memory>
 #include <utility>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/interruption.h"
+#include "unisono/base/thread.h"
 #include "unisono/comm/work_state.h"
 
 namespace unisono {

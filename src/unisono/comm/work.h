@@ -12,35 +12,38 @@ namespace comm {
 class WorkState;
 }
 
-/// Handle of an operation in flight. Copies refer to the same operation, which goes on when the
-/// last handle is gone. All members are thread-safe. A default-constructed Work is complete.
+/// Handle of an operation in flight. Copies refer to the same operation, which continues after the
+/// last handle is gone. Thread-safe. A default-constructed Work is complete.
 class Work {
  public:
   Work() = default;
 
+  /// For the library: a handle of the operation with this state.
   explicit Work(std::shared_ptr<comm::WorkState> state) : state_(std::move(state)) {}
 
-  /// Waits until the operation has ended; throws its error if it failed.
+  /// Waits until the operation has ended; throws the operation's error.
   ///
-  /// Needs no timeout of its own: the operation has one, and fails when it passes. An interruption
-  /// (see set_interruption_check()) ends the wait, and not the operation.
+  /// Needs no timeout, because the operation itself fails at its timeout. An interruption (see
+  /// set_interruption_check()) ends the wait, but not the operation.
   void wait() const;
 
-  /// Waits at most `duration`. Returns false, and changes nothing, if the operation is still in
-  /// flight then; throws its error if it failed.
+  /// Waits at most `duration`. Returns false, without any other effect, if the operation is still
+  /// in flight; throws its error if the operation failed.
   [[nodiscard]] bool try_wait(std::chrono::nanoseconds duration) const;
 
+  /// Returns whether the operation has ended, successfully or not. Does not wait.
   [[nodiscard]] bool is_completed() const;
 
-  /// Why the operation failed; null while it is in flight and after success.
+  /// Returns the operation's error; null while it is in flight and after success.
   [[nodiscard]] std::exception_ptr exception() const;
 
-  /// Calls `callback` once with the operation's error (null after success): from the thread that
-  /// completes the operation, or at once from this one if it has ended already. No lock is held.
-  /// A callback must not throw and must not wait for another operation of the same group.
+  /// Calls `callback` once with the operation's error (null after success): on the thread that
+  /// completes the operation, or immediately on this thread if the operation has ended. No lock is
+  /// held. A callback must not throw and must not wait for another operation of the same group.
   void on_completion(std::function<void(std::exception_ptr)> callback) const;
 
-  /// The rank a received message came from, once it has; -1 before that, and for other operations.
+  /// Returns the sending rank of a received message; -1 before it has arrived, and for other
+  /// operations.
   [[nodiscard]] int source_rank() const;
 
   /// The operation's number in its group, from 1.
@@ -52,17 +55,19 @@ class Work {
   std::shared_ptr<comm::WorkState> state_;
 };
 
-/// For who waits by other means than Work::wait(), a callback say: while it lives, this thread does
-/// nothing else until the operation has ended. That tells ranks that wait for this one's next call
-/// whether it can still come; one that waits in vain for a rank that waits in vain for it fails.
-/// And a receive that takes long is reported while somebody waits for it.
+/// Declares that the current thread blocks on this Work without Work::wait(), for example on a
+/// callback, and does not continue until the operation has ended. With this information other ranks
+/// decide whether this rank's next call can still come, so that deadlocks are detected, and a
+/// receive that takes long is reported only while a thread waits for it.
+///
+/// Lives on the stack of the waiting thread.
 class WaitMark {
  public:
   WaitMark() = default;
 
   explicit WaitMark(const Work& work) { add(work); }
 
-  /// This thread waits until any has ended that was added.
+  /// Adds an operation: the thread waits until any of the added operations has ended.
   void add(const Work& work);
 
   ~WaitMark();
@@ -73,7 +78,8 @@ class WaitMark {
   WaitMark& operator=(WaitMark&&) = delete;
 
  private:
-  std::shared_ptr<comm::WorkState> state_;  // Of one of them; null where there is none.
+  // State of one added operation; null without an operation.
+  std::shared_ptr<comm::WorkState> state_;
 };
 
 }  // namespace unisono

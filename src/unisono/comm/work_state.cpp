@@ -1,13 +1,5 @@
 #include "unisono/comm/work_state.h"
 
-#include <atomic>
-#include <exception>
-#include <functional>
-#include <utility>
-#include <vector>
-
-#include "unisono/base/deadline.h"
-#include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 
 namespace unisono::comm {
@@ -16,7 +8,7 @@ void WorkState::complete(std::exception_ptr error) {
   std::vector<std::function<void(std::exception_ptr)>> callbacks;
   {
     const MutexLock lock(mutex_);
-    // Moved: once others can see it, this thread has no share in it.
+    // Moved, because this thread must not share the error after other threads can read it.
     error_ = std::move(error);
     callbacks = std::exchange(callbacks_, {});
     is_completed_.store(true, std::memory_order_release);
@@ -75,8 +67,7 @@ void WorkState::set_check(std::function<void()> check) {
 }
 
 std::exception_ptr WorkState::settle() {
-  // Who comes second waits until it is over. With the check goes what it holds, whatever became of
-  // the operation.
+  // A second thread waits until the check is over. The check and its data are released in any case.
   const MutexLock lock(mutex_);
   const std::function<void()> check = std::exchange(check_, nullptr);
   if (error_ || !check) {

@@ -10,23 +10,24 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/mutex.h"
-#include "unisono/engine/message_call.h"
-#include "unisono/health/rank_wait.h"
-#include "unisono/health/work_waits.h"
+#include "unisono/engine/engine.h"
+#include "unisono/peers/long_waits.h"
+#include "unisono/transport/stall.h"
 
 namespace unisono::comm {
 
-/// How one operation ended, or that it has not. Shared by the group and the Work handles.
+/// Result of an operation, or its absence while the operation is in flight. Shared by the group and
+/// the Work handles. Thread-safe.
 class WorkState final : public engine::MessageHandle {
  public:
-  /// Of a message the id comes with begin(). `waits` hears which threads wait for it, and whether
-  /// it has callbacks.
-  WorkState(const health::WaitId& id, std::shared_ptr<health::WorkWaits> waits)
+  /// The id of a message is set by begin(). `waits` records the threads that wait for the
+  /// operation, and its callbacks.
+  WorkState(const transport::WaitId& id, std::shared_ptr<peers::BlockedThreads> waits)
       : id_(id), waits_(std::move(waits)) {}
 
-  void begin(const health::WaitId& id) override { id_ = id; }
+  void begin(const transport::WaitId& id) override { id_ = id; }
 
-  /// Ends the operation, with null for success; calls the callbacks on this thread. Once.
+  /// Ends the operation, with null for success; calls the callbacks on this thread. Call once.
   void complete(std::exception_ptr error) UNISONO_EXCLUDES(mutex_);
 
   void complete(int source, std::exception_ptr error) override {
@@ -34,37 +35,42 @@ class WorkState final : public engine::MessageHandle {
     complete(std::move(error));
   }
 
-  /// Until end_wait() this thread does nothing else than wait, for any for which it is called.
+  /// Declares that this thread blocks until end_wait(), for any of the operations on which it has
+  /// called begin_wait().
   void begin_wait();
   void end_wait();
 
-  /// False if the operation has not ended by then.
+  /// Returns false if the operation has not ended by the deadline.
   [[nodiscard]] bool wait_until(Deadline deadline) UNISONO_EXCLUDES(mutex_);
 
   [[nodiscard]] bool is_completed() const {
-    // Pairs with the release in complete(): who sees true sees the operation's results.
+    // Pairs with the release in complete(): a thread that reads true also sees the operation's
+    // results.
     return is_completed_.load(std::memory_order_acquire);
   }
 
   [[nodiscard]] std::exception_ptr error() UNISONO_EXCLUDES(mutex_);
 
+  /// Calls `callback` with the result of settle() when the operation ends, or now if the operation
+  /// has ended. Calls it without a lock.
   void on_completion(std::function<void(std::exception_ptr)> callback) UNISONO_EXCLUDES(mutex_);
 
-  /// What is called when somebody first hears that the operation has ended well, by a wait or a
-  /// callback; what it throws, that one hears. It must not come back here.
+  /// `check` is called by the first wait or callback that finds the operation successful, which
+  /// receives the error that `check` throws. `check` must not use this object.
   void set_check(std::function<void()> check) override UNISONO_EXCLUDES(mutex_);
 
-  /// Of an operation that has ended: its error, or what the check throws now; null for success.
+  /// Returns the error of an operation that has ended, or the exception of the check, which runs
+  /// now; null for success.
   [[nodiscard]] std::exception_ptr settle() UNISONO_EXCLUDES(mutex_);
 
   [[nodiscard]] std::uint64_t sequence() const { return id_.sequence; }
 
-  /// For a receive: the rank its message came from. Known once it has ended.
+  /// Returns the sending rank of a receive. Valid after the operation has ended.
   [[nodiscard]] int source() const { return source_.load(std::memory_order_relaxed); }
 
  private:
-  health::WaitId id_;  // Constant once others know of it.
-  const std::shared_ptr<health::WorkWaits> waits_;
+  transport::WaitId id_;  // Constant after other threads have access.
+  const std::shared_ptr<peers::BlockedThreads> waits_;
   std::atomic<bool> is_completed_ = false;
   std::atomic<int> source_ = -1;  // Ordered by is_completed_.
   Mutex mutex_;

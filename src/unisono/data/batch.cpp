@@ -1,13 +1,8 @@
 #include "unisono/data/batch.h"
 
-#include <cstddef>
-#include <memory>
 #include <utility>
 
-#include "unisono/base/mutex.h"
-
-namespace unisono {
-namespace data {
+namespace unisono::data {
 
 BatchPool::BatchPool(SampleFormat format, std::size_t max_kept)
     : format_(std::move(format)), max_kept_(max_kept) {
@@ -44,9 +39,7 @@ std::size_t BatchPool::n_kept() const {
   return kept_.size();
 }
 
-}  // namespace data
-
-Batch::Batch(std::shared_ptr<data::BatchPool> pool, std::size_t n_samples)
+Batch::Batch(std::shared_ptr<BatchPool> pool, std::size_t n_samples)
     : pool_(std::move(pool)), storage_(pool_->take(n_samples)) {}
 
 Batch::~Batch() {
@@ -66,4 +59,4 @@ Batch& Batch::operator=(Batch&& other) noexcept {
   return *this;
 }
 
-}  // namespace unisono
+}  // namespace unisono::data

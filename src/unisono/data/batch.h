@@ -8,42 +8,43 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 
-namespace unisono {
+namespace unisono::data {
 
-namespace data {
-
-/// Shape of a batch's samples; the same for all batches of a loader.
+/// Shape and type of a batch's samples, equal for all batches of a loader.
 struct SampleFormat {
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;
   std::size_t n_bytes = 0;
-  bool pin_memory = false;  ///< As the loader's options have it.
+  bool pin_memory = false;  ///< Value of the loader's option.
 };
 
+/// Memory of a batch.
 struct BatchStorage {
   std::vector<std::byte> samples;
   std::vector<std::int64_t> labels;
 };
 
-/// Keeps the memory of batches that are no longer used for the next ones. Thread-safe. Shared by a
-/// loader and its batches, since a batch may outlive the loader.
+/// Keeps the memory of released batches for later batches.
+///
+/// A loader and its batches share the object, because a batch may outlive the loader. Thread-safe.
+/// take() throws std::bad_alloc only.
 class BatchPool {
  public:
-  /// Keeps at most `max_kept` unused ones.
+  /// Keeps `max_kept` unused blocks at most.
   BatchPool(SampleFormat format, std::size_t max_kept);
 
   [[nodiscard]] const SampleFormat& format() const { return format_; }
 
-  /// Memory for `n_samples`.
+  /// Returns memory for `n_samples`, a kept block if possible.
   [[nodiscard]] std::unique_ptr<BatchStorage> take(std::size_t n_samples);
 
+  /// Keeps the block for a later batch, or frees it if enough blocks are kept.
   void give_back(std::unique_ptr<BatchStorage> storage) noexcept;
 
-  /// Unused memory blocks that wait for the next batch.
+  /// Returns the number of kept blocks.
   [[nodiscard]] std::size_t n_kept() const;
 
  private:
@@ -53,15 +54,16 @@ class BatchPool {
   std::vector<std::unique_ptr<BatchStorage>> kept_ UNISONO_GUARDED_BY(mutex_);
 };
 
-}  // namespace data
-
-/// Some samples of a data set, one after the other in memory, and their labels.
+/// Samples of a data set, contiguous in memory, with their labels.
 ///
-/// Owns its memory, which goes back to the loader for another batch when this is destroyed; it may
-/// outlive the loader. After a move only destruction and assignment are allowed.
+/// Owns its memory, which the destructor returns to the loader's pool for another batch. A batch
+/// may outlive the loader. After a move only destruction and assignment are allowed. Not
+/// thread-safe.
 class Batch {
  public:
-  Batch(std::shared_ptr<data::BatchPool> pool, std::size_t n_samples);
+  /// Takes memory for `n_samples` samples from the pool. The content is undefined until the loader
+  /// has filled the batch.
+  Batch(std::shared_ptr<BatchPool> pool, std::size_t n_samples);
   ~Batch();
 
   Batch(Batch&& other) noexcept = default;
@@ -69,32 +71,33 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  /// Number of samples.
+  /// Returns the number of samples.
   [[nodiscard]] std::int64_t size() const {
     return static_cast<std::int64_t>(storage_->labels.size());
   }
 
   [[nodiscard]] DType dtype() const { return pool_->format().dtype; }
 
-  /// Shape of one sample, e.g. {1, 28, 28}.
+  /// Returns the shape of a sample, for example {1, 28, 28}.
   [[nodiscard]] const std::vector<std::int64_t>& sample_shape() const {
     return pool_->format().shape;
   }
 
-  /// Whether as_tensors() copies to page-locked memory where there is an accelerator.
+  /// Returns the loader's option pin_memory: the conversion to tensors copies to page-locked memory
+  /// if an accelerator is present.
   [[nodiscard]] bool pin_memory() const { return pool_->format().pin_memory; }
 
-  /// All samples.
+  /// Returns the bytes of all samples.
   [[nodiscard]] std::span<std::byte> bytes() const { return storage_->samples; }
 
-  /// One sample.
+  /// Returns the bytes of a sample.
   [[nodiscard]] std::span<std::byte> sample_bytes(std::size_t place) const {
     return bytes().subspan(place * pool_->format().n_bytes, pool_->format().n_bytes);
   }
 
-  /// All samples as elements, e.g. values<float>().
+  /// Returns all samples as elements, for example values<float>().
   ///
-  /// Throws Error(kInvalidArgument) when T is not the element type.
+  /// Throws Error(kInvalidArgument) if T is not the element type.
   template <class T>
   [[nodiscard]] std::span<T> values() const {
     if (dtype_of<T>() != dtype()) {
@@ -108,8 +111,37 @@ class Batch {
   [[nodiscard]] std::span<std::int64_t> labels() const { return storage_->labels; }
 
  private:
-  std::shared_ptr<data::BatchPool> pool_;
-  std::unique_ptr<data::BatchStorage> storage_;
+  std::shared_ptr<BatchPool> pool_;
+  std::unique_ptr<BatchStorage> storage_;
 };
 
-}  // namespace unisono
+/// Samples of one shape and element type that can be fetched by index, each with a label.
+///
+/// The caller and its loaders share the object. Several threads may call all members at the same
+/// time. load() may throw; the loader passes the error to the consumer.
+class Dataset {
+ public:
+  Dataset() = default;
+  Dataset(const Dataset&) = default;
+  Dataset& operator=(const Dataset&) = default;
+  Dataset(Dataset&&) = default;
+  Dataset& operator=(Dataset&&) = default;
+  virtual ~Dataset() = default;
+
+  /// Returns the number of samples.
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+
+  /// Returns the element type of a sample.
+  [[nodiscard]] virtual DType dtype() const = 0;
+
+  /// Returns the shape of a sample, for example {1, 28, 28}; equal for all samples.
+  [[nodiscard]] virtual std::vector<std::int64_t> sample_shape() const = 0;
+
+  /// Writes sample `index`, 0 <= index < size(), into all of `into` and returns its label.
+  ///
+  /// `into` has the size that dtype() and sample_shape() imply, and is aligned for the element
+  /// type. The consumer of the batch receives any exception.
+  [[nodiscard]] virtual std::int64_t load(std::int64_t index, std::span<std::byte> into) const = 0;
+};
+
+}  // namespace unisono::data

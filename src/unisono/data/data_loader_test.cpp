@@ -1,34 +1,31 @@
 #include "unisono/data/data_loader.h"
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
+#include <algorithm>
 #include <cstdlib>
-#include <memory>
-#include <optional>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/error.h"
-#include "unisono/data/batch.h"
-#include "unisono/data/testing/idx_writer.h"
+#include "unisono/base/mutex.h"
+#include "unisono/data/samplers/distributed_sampler.h"
+#include "unisono/data/samplers/length_bucketed_sampler.h"
 #include "unisono/data/testing/ramp_dataset.h"
+
+#include "support/throws_error.h"
 
 namespace unisono {
 namespace {
 
-using data::testing::CaughtError;
 using data::testing::drain;
-using data::testing::error_of;
 using data::testing::Indices;
 using data::testing::iota;
 using data::testing::Ramp;
+using test::CaughtError;
+using test::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -131,11 +128,11 @@ TEST_P(DataLoaderWorkers, ForeignExceptionsAreNamedToo) {
 }
 
 TEST_P(DataLoaderWorkers, BatchesOutliveTheirLoader) {
-  std::vector<Batch> batches;
+  std::vector<data::Batch> batches;
   {
     DataLoader loader(std::make_shared<Ramp>(10), options(2));
     loader.start(iota(10));
-    while (std::optional<Batch> batch = loader.next()) {
+    while (std::optional<data::Batch> batch = loader.next()) {
       batches.push_back(std::move(*batch));
     }
   }
@@ -149,8 +146,8 @@ TEST_P(DataLoaderWorkers, BatchesOutliveTheirLoader) {
 TEST_P(DataLoaderWorkers, BatchesThatAreHeldKeepTheirValues) {
   DataLoader loader(std::make_shared<Ramp>(100), options(5));
   loader.start(iota(100));
-  std::vector<Batch> held;
-  while (std::optional<Batch> batch = loader.next()) {
+  std::vector<data::Batch> held;
+  while (std::optional<data::Batch> batch = loader.next()) {
     held.push_back(std::move(*batch));
   }
   ASSERT_EQ(held.size(), 20U);
@@ -163,10 +160,10 @@ TEST_P(DataLoaderWorkers, MemoryIsUsedAgain) {
   DataLoader loader(std::make_shared<Ramp>(1000), options(5));
   loader.start(iota(1000));
   std::set<const std::byte*> blocks;
-  while (const std::optional<Batch> batch = loader.next()) {
+  while (const std::optional<data::Batch> batch = loader.next()) {
     blocks.insert(batch->bytes().data());
   }
-  // Those ahead, those that workers fill, and the consumer's.
+  // Batches ahead, batches that workers fill, and the consumer's batch.
   EXPECT_LE(blocks.size(), static_cast<std::size_t>(2 * GetParam() + GetParam() + 2));
 }
 
@@ -199,7 +196,7 @@ TEST(DataLoader, WrongArgumentsAreExplained) {
 TEST(DataLoader, ValuesOfAnotherTypeAreRefused) {
   DataLoader loader(std::make_shared<Ramp>(1));
   loader.start({0});
-  const std::optional<Batch> batch = loader.next();
+  const std::optional<data::Batch> batch = loader.next();
   EXPECT_THAT(error_of([&] { (void)batch->values<double>(); }).message,
               HasSubstr("values of type f64 asked for, but its samples are f32"));
 }
@@ -217,6 +214,266 @@ TEST(DataLoader, PinMemoryIsAcceptedAndReportedOnceWithoutAccelerator) {
             "[unisono data] DataLoader: pin_memory has no effect: there is no accelerator "
             "(CUDA_VISIBLE_DEVICES=\"\" hides all)\n");
   ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+}  // namespace
+
+namespace {
+
+using data::testing::drain;
+using data::testing::Indices;
+using data::testing::iota;
+using data::testing::Ramp;
+using test::CaughtError;
+using test::error_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Batches = std::vector<Indices>;
+
+class DataLoaderPasses : public ::testing::TestWithParam<int> {
+ protected:
+  [[nodiscard]] DataLoaderOptions options(std::int64_t batch_size) const {
+    return {.batch_size = batch_size, .num_workers = GetParam()};
+  }
+};
+
+TEST_P(DataLoaderPasses, TakesAnySampler) {
+  DataLoader loader(std::make_shared<Ramp>(10), options(2));
+  DistributedSampler sampler(10, 2, 0);
+  loader.start(sampler);
+  EXPECT_THAT(drain(loader), ElementsAre(Indices{-4, -7}, Indices{-3, 0}, Indices{-6}));
+  loader.start(EvaluationSampler(3, 1, 0));
+  EXPECT_THAT(drain(loader), ElementsAre(Indices{0, -1}, Indices{-2}));
+}
+
+TEST_P(DataLoaderPasses, ASamplersBatchesAreThoseOfTheLoadersOwn) {
+  DistributedSampler sampler(101, 3, 2);
+  DataLoader cutting(std::make_shared<Ramp>(101), options(4));
+  cutting.start(sampler);
+  DataLoader ready(std::make_shared<Ramp>(101), options(1));
+  sampler.set_epoch(0);
+  ready.start(BatchSampler(sampler, 4));
+  EXPECT_EQ(ready.n_batches(), 9);
+  EXPECT_EQ(drain(ready), drain(cutting));
+}
+
+TEST_P(DataLoaderPasses, GoOnInTheMiddleAsIfNothingHadHappened) {
+  DistributedSampler sampler(50, 2, 1, {.seed = 3});
+  sampler.set_epoch(4);
+  DataLoader undisturbed(std::make_shared<Ramp>(50), options(3));
+  undisturbed.start(sampler);
+  const Batches all = drain(undisturbed);
+  for (std::size_t n_taken = 0; n_taken <= all.size(); ++n_taken) {
+    DataLoader first(std::make_shared<Ramp>(50), options(3));
+    first.start(sampler);
+    for (std::size_t batch = 0; batch < n_taken; ++batch) {
+      ASSERT_TRUE(first.next());
+    }
+    const LoaderState state = first.state();
+    EXPECT_EQ(state.n_taken, static_cast<std::int64_t>(n_taken));
+
+    // Continues in another process, possibly with another number of workers.
+    DataLoader second(std::make_shared<Ramp>(50), {.batch_size = 3, .num_workers = 2});
+    second.start(sampler, state);
+    EXPECT_EQ(second.n_batches(), static_cast<std::int64_t>(all.size()));
+    EXPECT_EQ(drain(second),
+              Batches(all.begin() + static_cast<std::ptrdiff_t>(n_taken), all.end()));
+    EXPECT_EQ(second.state(), undisturbed.state());
+  }
+}
+
+TEST_P(DataLoaderPasses, WhatWasTakenIsNotLoadedAgain) {
+  Mutex mutex;
+  std::set<std::int64_t> loaded;
+  const auto dataset = std::make_shared<Ramp>(20, [&](std::int64_t index) {
+    const MutexLock lock(mutex);
+    loaded.insert(index);
+  });
+  DataLoader loader(dataset, options(4));
+  loader.start(iota(20));
+  LoaderState state = loader.state();
+  (void)drain(loader);
+  loaded.clear();
+  state.n_taken = 3;
+  loader.start(iota(20), state);
+  EXPECT_EQ(drain(loader).size(), 2U);
+  EXPECT_EQ(loaded, (std::set<std::int64_t>{12, 13, 14, 15, 16, 17, 18, 19}));
+}
+
+TEST_P(DataLoaderPasses, AStateOfAnotherPassIsRefused) {
+  DataLoader loader(std::make_shared<Ramp>(20), options(4));
+  loader.start(iota(20));
+  const LoaderState state = loader.state();
+  const auto message = [&](const Indices& indices, const LoaderState& from) {
+    const CaughtError error = error_of([&] { loader.start(indices, from); });
+    EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+    return error.message;
+  };
+  Indices swapped = iota(20);
+  std::swap(swapped[0], swapped[1]);
+  EXPECT_THAT(message(swapped, state), HasSubstr("does not belong to the 5 batches of this pass"));
+  EXPECT_THAT(message(iota(19), state), HasSubstr("go on with the same data set"));
+  EXPECT_THAT(message(iota(20), {.n_taken = 6, .order = state.order}), HasSubstr("6 batches into"));
+  EXPECT_THAT(message(iota(20), {.n_taken = -1, .order = state.order}), HasSubstr("-1 batches"));
+
+  DataLoader of_other_batches(std::make_shared<Ramp>(20), options(5));
+  EXPECT_THAT(error_of([&] { of_other_batches.start(iota(20), state); }).message,
+              HasSubstr("batch size"));
+  // The earlier pass continues.
+  EXPECT_EQ(drain(loader).size(), 5U);
+}
+
+INSTANTIATE_TEST_SUITE_P(NumWorkers, DataLoaderPasses, ::testing::Values(0, 1, 3));
+
+TEST(DataLoader, ReadyBatchesLeaveNoChoiceOfSizes) {
+  DataLoader of_two(std::make_shared<Ramp>(4), {.batch_size = 2});
+  EXPECT_THAT(error_of([&] { of_two.start_batches({{0, 1}}); }).message,
+              HasSubstr("batch_size 2 and drop_last false were asked for"));
+  DataLoader dropping(std::make_shared<Ramp>(4), {.drop_last = true});
+  EXPECT_THAT(error_of([&] { dropping.start_batches({{0, 1}}); }).message,
+              HasSubstr("drop_last true"));
+  DataLoader loader(std::make_shared<Ramp>(4));
+  EXPECT_THAT(error_of([&] { loader.start_batches({{0, 1}, {}}); }).message,
+              HasSubstr("a batch has no samples"));
+  EXPECT_THAT(error_of([&] { loader.start_batches({{0, 4}}); }).message,
+              HasSubstr("index 4 is outside"));
+  EXPECT_THAT(error_of([&] { (void)loader.state(); }).message, HasSubstr("before start"));
+}
+
+}  // namespace
+
+namespace {
+
+using test::CaughtError;
+using test::error_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Text {
+  std::size_t n_tokens = 0;
+  std::int64_t label = 0;
+};
+
+// Text i has i tokens and the label 10 * i.
+class Texts {
+ public:
+  [[nodiscard]] std::int64_t size() const { return 6; }
+
+  [[nodiscard]] Text sample(std::int64_t index) const {
+    if (index == 5) {
+      throw Error(ErrorCode::kNotFound, "no text 5");
+    }
+    return {.n_tokens = static_cast<std::size_t>(index), .label = 10 * index};
+  }
+};
+
+std::size_t longest_of(const std::vector<Text>& texts) {
+  return std::ranges::max_element(texts, {}, &Text::n_tokens)->n_tokens;
+}
+
+class CollatingLoaderWorkers : public ::testing::TestWithParam<int> {
+ protected:
+  [[nodiscard]] DataLoaderOptions options(std::int64_t batch_size) const {
+    return {.batch_size = batch_size, .num_workers = GetParam()};
+  }
+};
+
+TEST_P(CollatingLoaderWorkers, TheCallersFunctionMakesTheBatch) {
+  CollatingLoader loader(
+      std::make_shared<Texts>(),
+      [](const std::vector<Text>& samples) {
+        return std::accumulate(samples.begin(),
+                               samples.end(),
+                               std::string(),
+                               [](const std::string& text, const Text& sample) {
+                                 return text + std::to_string(sample.label) + " ";
+                               });
+      },
+      options(3));
+  loader.start({4, 0, 2, 1});
+  EXPECT_EQ(loader.next(), "40 0 20 ");
+  EXPECT_EQ(loader.next(), "10 ");
+  EXPECT_EQ(loader.next(), std::nullopt);
+}
+
+TEST_P(CollatingLoaderWorkers, TakesTheBatchesOfASampler) {
+  CollatingLoader loader(std::make_shared<Texts>(), longest_of, options(1));
+  loader.start(LengthBucketedSampler({0, 1, 2, 3, 4}, 1, 0, {.batch_size = 2, .shuffle = false}));
+  EXPECT_EQ(loader.n_batches(), 3);
+  std::vector<std::size_t> longest;
+  while (const std::optional<std::size_t> batch = loader.next()) {
+    longest.push_back(*batch);
+  }
+  EXPECT_THAT(longest, ElementsAre(1, 3, 4));
+}
+
+TEST_P(CollatingLoaderWorkers, FailuresNameTheSampleOrTheBatch) {
+  CollatingLoader loader(
+      std::make_shared<Texts>(),
+      [](const std::vector<Text>& samples) {
+        if (samples.front().label == 20) {
+          throw std::runtime_error("twenty");
+        }
+        return 0;
+      },
+      options(2));
+  loader.start({0, 1, 4, 5});
+  EXPECT_TRUE(loader.next());
+  const CaughtError of_sample = error_of([&] { (void)loader.next(); });
+  EXPECT_EQ(of_sample.code, ErrorCode::kNotFound);
+  EXPECT_EQ(of_sample.message, "DataLoader: sample 5 (batch 1): no text 5");
+  loader.start({2, 1});
+  const CaughtError of_batch = error_of([&] { (void)loader.next(); });
+  EXPECT_EQ(of_batch.code, ErrorCode::kCorruptData);
+  EXPECT_EQ(of_batch.message, "DataLoader: batch 0: twenty");
+}
+
+INSTANTIATE_TEST_SUITE_P(NumWorkers, CollatingLoaderWorkers, ::testing::Values(0, 1, 3));
+
+TEST(CollatingLoader, ANullSourceIsExplained) {
+  EXPECT_THAT(
+      error_of([] { const CollatingLoader loader(std::shared_ptr<Texts>{}, longest_of); }).message,
+      HasSubstr("the data set is null"));
+}
+
+}  // namespace
+
+namespace {
+
+using data::testing::Ramp;
+using test::CaughtError;
+using test::error_of;
+using ::testing::HasSubstr;
+
+TEST(LoaderTiming, EachNumberOfWorkersIsTimed) {
+  const std::vector<LoaderTiming> timings =
+      time_loaders(std::make_shared<Ramp>(100),
+                   {.batch_size = 7, .max_workers = 3, .duration = std::chrono::milliseconds(1)});
+  ASSERT_EQ(timings.size(), 4U);
+  for (std::size_t i = 0; i < timings.size(); ++i) {
+    EXPECT_EQ(timings[i].num_workers, static_cast<int>(i));
+    EXPECT_GT(timings[i].samples_per_second, 0);
+  }
+}
+
+TEST(LoaderTiming, TheBestAreTheFewestThatAreNearlyAsFastAsTheFastest) {
+  const auto best = [](const std::vector<LoaderTiming>& timings) {
+    return best_timing(timings).num_workers;
+  };
+  EXPECT_EQ(best({{0, 50}, {1, 96}, {2, 100}, {3, 99}}), 1);
+  EXPECT_EQ(best({{0, 50}, {1, 94}, {2, 100}, {3, 120}}), 3);
+  EXPECT_EQ(best({{0, 100}, {1, 60}}), 0);
+  EXPECT_EQ(best({{0, 1}}), 0);
+}
+
+TEST(LoaderTiming, ExplainsImpossibleArguments) {
+  const CaughtError error = error_of([] { (void)time_loaders(std::make_shared<Ramp>(0)); });
+  EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.message, HasSubstr("0 samples"));
+  EXPECT_THAT(error_of([] { (void)time_loaders(nullptr); }).message, HasSubstr("0 samples"));
+  EXPECT_THAT(
+      error_of([] { (void)time_loaders(std::make_shared<Ramp>(1), {.max_workers = -1}); }).message,
+      HasSubstr("up to -1 workers"));
 }
 
 }  // namespace

@@ -18,23 +18,24 @@
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
 #include "unisono/data/data_loader.h"
-#include "unisono/data/testing/idx_writer.h"
 #include "unisono/data/testing/ramp_dataset.h"
+
+#include "support/throws_error.h"
 
 namespace unisono {
 namespace {
 
-using data::testing::CaughtError;
 using data::testing::drain;
-using data::testing::error_of;
 using data::testing::Indices;
 using data::testing::iota;
 using data::testing::Ramp;
+using test::CaughtError;
+using test::error_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A door that threads wait at until it is opened.
+// A gate at which threads wait until the gate is opened.
 class Gate {
  public:
   void open() {
@@ -52,7 +53,7 @@ class Gate {
     }
   }
 
-  // Until `count` threads have come to the gate, ever.
+  // Waits until `count` threads in total have arrived at the gate.
   void wait_for(int count) {
     const MutexLock lock(mutex_);
     while (n_came_ < count) {
@@ -85,11 +86,11 @@ TEST(DataLoaderThreads, WorkersLoadAtMostThePrefetchDepthAhead) {
   for (int n_taken = 0; n_taken < 200; ++n_taken) {
     {
       const MutexLock lock(mutex);
-      // They come this far without the consumer ...
+      // Workers load up to this limit without the consumer ...
       while (n_loaded < n_taken + kAhead) {
         loaded.wait(mutex);
       }
-      // ... and no further.
+      // ... and not beyond.
       EXPECT_EQ(n_loaded, n_taken + kAhead);
     }
     ASSERT_TRUE(loader.next());
@@ -111,7 +112,7 @@ TEST(DataLoaderThreads, ADroppedPassIsLeftInTheMiddleOfABatch) {
   Gate gate;
   std::atomic<int> n_loaded = 0;
   const auto dataset = std::make_shared<Ramp>(1000, [&](std::int64_t) {
-    // Relaxed: the loader's own lock orders it before the check below.
+    // Relaxed: the loader's own lock orders the increment before the check below.
     n_loaded.fetch_add(1, std::memory_order_relaxed);
     gate.pass();
   });

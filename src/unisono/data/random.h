@@ -2,19 +2,21 @@
 
 #include <cstdint>
 
-namespace unisono {
+namespace unisono::data {
 
-/// Random numbers that are the same on every machine: SplitMix64.
+/// Random numbers that are equal on every machine: SplitMix64.
 ///
-/// A value of 8 bytes, cheap to make: one for each sample, from its numbers, so that what it gives
-/// does not depend on which thread loads the sample, or when.
+/// A value of 8 bytes, cheap to create: one for each sample, seeded by the sample's numbers, so
+/// that the result does not depend on the thread that loads the sample or on the time. Not
+/// thread-safe.
 ///
 /// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 class Random {
  public:
+  /// Generators with equal seeds return equal numbers.
   explicit constexpr Random(std::uint64_t seed) : state_(seed) {}
 
-  /// The numbers of sample `index` in epoch `epoch` of a job with `seed`.
+  /// Returns the generator for sample `index` in epoch `epoch` of a job with `seed`.
   [[nodiscard]] static constexpr Random of_sample(std::int64_t seed,
                                                   std::int64_t epoch,
                                                   std::int64_t index) {
@@ -23,7 +25,7 @@ class Random {
     return Random(Random(of_epoch + static_cast<std::uint64_t>(index)).next());
   }
 
-  /// 64 random bits.
+  /// Returns 64 random bits.
   constexpr std::uint64_t next() {
     state_ += 0x9E3779B97F4A7C15;
     std::uint64_t bits = state_;
@@ -32,9 +34,9 @@ class Random {
     return bits ^ bits >> 31;
   }
 
-  /// A number from 0 to limit - 1, each as likely as any other. `limit` is above 0.
+  /// Returns a uniformly distributed number from 0 to limit - 1. `limit` must be above 0.
   constexpr std::uint64_t below(std::uint64_t limit) {
-    // The lowest 2^64 % limit values would make the first remainders likelier.
+    // The lowest 2^64 % limit values would make the first remainders more likely.
     const std::uint64_t n_uneven = (0 - limit) % limit;
     std::uint64_t bits = next();
     while (bits < n_uneven) {
@@ -43,11 +45,11 @@ class Random {
     return bits % limit;
   }
 
-  /// A number from 0 up to, but not, 1: a multiple of 2^-53.
+  /// Returns a number in [0, 1), a multiple of 2^-53.
   constexpr double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
  private:
   std::uint64_t state_;
 };
 
-}  // namespace unisono
+}  // namespace unisono::data

@@ -1,7 +1,6 @@
 #include "unisono/data/random.h"
 
 #include <array>
-#include <cstdint>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -11,7 +10,7 @@ namespace unisono {
 namespace {
 
 TEST(Random, GivesThePublishedNumbers) {
-  Random random(1234567);
+  data::Random random(1234567);
   EXPECT_EQ(random.next(), 6457827717110365317U);
   EXPECT_EQ(random.next(), 3203168211198807973U);
   EXPECT_EQ(random.next(), 9817491932198370423U);
@@ -23,16 +22,16 @@ TEST(Random, IsAnotherForEachSeedEpochAndIndex) {
   for (std::int64_t seed = -3; seed < 3; ++seed) {
     for (std::int64_t epoch = 0; epoch < 10; ++epoch) {
       for (std::int64_t index = 0; index < 100; ++index) {
-        seen.insert(Random::of_sample(seed, epoch, index).next());
+        seen.insert(data::Random::of_sample(seed, epoch, index).next());
       }
     }
   }
   EXPECT_EQ(seen.size(), 6000U);
-  EXPECT_EQ(Random::of_sample(1, 2, 3).next(), Random::of_sample(1, 2, 3).next());
+  EXPECT_EQ(data::Random::of_sample(1, 2, 3).next(), data::Random::of_sample(1, 2, 3).next());
 }
 
 TEST(Random, BelowGivesEachNumberEquallyOften) {
-  Random random(7);
+  data::Random random(7);
   std::array<int, 6> counts{};
   for (int draw = 0; draw < 60'000; ++draw) {
     ++counts.at(random.below(6));
@@ -43,7 +42,7 @@ TEST(Random, BelowGivesEachNumberEquallyOften) {
 
 TEST(Random, BelowIsEvenForLargeLimits) {
   constexpr std::uint64_t kQuarter = std::uint64_t{1} << 62;
-  Random random(1);
+  data::Random random(1);
   int n_in_first_third = 0;
   for (int draw = 0; draw < 9'000; ++draw) {
     n_in_first_third += random.below(3 * kQuarter) < kQuarter ? 1 : 0;
@@ -52,7 +51,7 @@ TEST(Random, BelowIsEvenForLargeLimits) {
 }
 
 TEST(Random, UniformStaysBelowOne) {
-  Random random(0);
+  data::Random random(0);
   double sum = 0;
   for (int draw = 0; draw < 10'000; ++draw) {
     const double value = random.uniform();

@@ -6,63 +6,91 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
-#include "unisono/engine/capabilities.h"
 #include "unisono/engine/mpi/mpi_engine.h"
 #include "unisono/engine/nccl/nccl_backend.h"
-#include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
 namespace {
 
+[[noreturn]] void refuse(std::string_view backend, const std::string& problem) {
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("backend {} {}", backend, problem));
+}
+
+}  // namespace
+
+void check_capabilities(const Capabilities& capabilities,
+                        std::string_view backend,
+                        const Operation& operation) {
+  const transport::Descriptor& descriptor = operation.descriptor;
+  if (!capabilities.operations.has(descriptor.kind)) {
+    refuse(backend,
+           fmt::format("has no {}; {} it", to_string(descriptor.kind), capabilities.instead));
+  }
+  if (!transport::reduces(descriptor.kind)) {
+    if (transport::has_elements(descriptor.kind) && !capabilities.dtypes.has(descriptor.dtype)) {
+      refuse(backend,
+             fmt::format("does not move {}; convert the elements, or {} it",
+                         to_string(descriptor.dtype),
+                         capabilities.instead));
+    }
+    return;
+  }
+  if (!capabilities.reduced_dtypes.has(descriptor.dtype)) {
+    refuse(backend,
+           fmt::format("does not reduce {}; convert the elements (16-bit floats to f32), or {} it",
+                       to_string(descriptor.dtype),
+                       capabilities.instead));
+  }
+  if (!capabilities.reductions.has(descriptor.reduce)) {
+    refuse(backend,
+           fmt::format(
+               "has no reduction {}; {} it", to_string(descriptor.reduce), capabilities.instead));
+  }
+  if (!capabilities.takes_algorithm && descriptor.algorithm != Algorithm::kAuto) {
+    refuse(backend,
+           fmt::format("chooses the algorithm by itself; leave out algorithm {}, or {} it",
+                       to_string(descriptor.algorithm),
+                       capabilities.instead));
+  }
+}
+
+void check_passes_messages(const Capabilities& capabilities, std::string_view backend) {
+  if (!capabilities.passes_messages) {
+    refuse(backend, fmt::format("does not support messages; {} them", capabilities.instead));
+  }
+}
+
+namespace {
+
 using transport::OperationKind;
 
-// An operation of ProcessGroup; kNone: a message between two ranks.
-struct NamedOperation {
-  std::string_view name;
-  OperationKind kind;
-};
+// Calls that pass messages. No descriptor travels with these.
+constexpr std::array<std::string_view, 3> kMessageCalls{"send", "recv", "batch"};
 
-constexpr std::array kOperations = std::to_array<NamedOperation>(
-    {{"all_reduce", OperationKind::kAllReduce},
-     {"all_reduce_coalesced", OperationKind::kAllReduceCoalesced},
-     {"reduce", OperationKind::kReduce},
-     {"reduce_scatter", OperationKind::kReduceScatter},
-     {"reduce_scatter_coalesced", OperationKind::kReduceScatterCoalesced},
-     {"broadcast", OperationKind::kBroadcast},
-     {"all_gather", OperationKind::kAllGather},
-     {"all_gather_coalesced", OperationKind::kAllGatherCoalesced},
-     {"gather", OperationKind::kGather},
-     {"scatter", OperationKind::kScatter},
-     {"all_to_all", OperationKind::kAllToAll},
-     {"barrier", OperationKind::kBarrier},
-     {"monitored_barrier", OperationKind::kMonitoredBarrier},
-     {"send", OperationKind::kNone},
-     {"recv", OperationKind::kNone},
-     {"batch", OperationKind::kNone}});
-
-static_assert(kOperations.size() == static_cast<std::size_t>(transport::kLastOperationKind) + 3,
-              "each kind is there, and three that are messages");
-
+// Operations with elements, then operations without, then messages.
 constexpr auto kOperationNames = [] {
-  std::array<std::string_view, kOperations.size()> names;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    names[i] = kOperations[i].name;
+  constexpr std::size_t kNoOperation = 1;
+  std::array<std::string_view, transport::kOperations.size() - kNoOperation + kMessageCalls.size()>
+      names;
+  std::size_t n_names = 0;
+  for (const bool has_elements : {true, false}) {
+    for (std::size_t kind = kNoOperation; kind < transport::kOperations.size(); ++kind) {
+      if (transport::kOperations[kind].has_elements == has_elements) {
+        names[n_names++] = transport::kOperations[kind].name;
+      }
+    }
+  }
+  for (const std::string_view call : kMessageCalls) {
+    names[n_names++] = call;
   }
   return names;
 }();
 
-// A backend is described when somebody asks for it: that may look for what the machine has.
+// A backend is described on request, since the description may have to probe the machine.
 struct Row {
   std::string name;
   std::vector<std::string> other_names = {};
@@ -80,7 +108,7 @@ Row row_of(const Backend& backend) {
           }};
 }
 
-// All there are.
+// All backends: built-in and registered.
 class Registry {
  public:
   void add(const Backend& backend) UNISONO_EXCLUDES(mutex_) {
@@ -131,7 +159,7 @@ Registry& registry() {
   return instance;
 }
 
-// As an error lists them: "unisono (also called native, tcp), traced".
+// Returns the available backends for an error message: "unisono (also called native, tcp), traced".
 std::string names_of_those_there() {
   std::string text;
   for (const Backend& backend : backends()) {
@@ -145,6 +173,7 @@ std::string names_of_those_there() {
   return text;
 }
 
+// Throws Error(kInvalidArgument) with the remedy if the backend is unavailable.
 void check_is_there(const Backend& backend) {
   if (!backend.is_there) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -167,17 +196,16 @@ const Capabilities& Backend::capabilities_on(DeviceType device) const {
 }
 
 bool Backend::has(std::string_view operation, DeviceType device) const {
-  const auto* const found =
-      std::find_if(kOperations.begin(), kOperations.end(), [&](const NamedOperation& candidate) {
-        return candidate.name == operation;
-      });
-  if (!is_there || found == kOperations.end()) {
-    return false;
+  if (std::find(kMessageCalls.begin(), kMessageCalls.end(), operation) != kMessageCalls.end()) {
+    return is_there && device == DeviceType::kCpu && capabilities.passes_messages;
   }
-  return found->kind == OperationKind::kNone
-             ? device == DeviceType::kCpu && capabilities.passes_messages
-             : capabilities.devices.has(device) &&
-                   capabilities_on(device).operations.has(found->kind);
+  for (std::size_t kind = 1; kind < transport::kOperations.size(); ++kind) {
+    if (transport::kOperations[kind].name == operation) {
+      return is_there && capabilities.devices.has(device) &&
+             capabilities_on(device).operations.has(static_cast<OperationKind>(kind));
+    }
+  }
+  return false;
 }
 
 void register_backend(std::string name,
@@ -206,10 +234,10 @@ Backend look_up_backend(std::string_view name) {
   return row->describe();
 }
 
-Backend prepared(Backend backend, const Environment& environment) {
+Backend prepared(Backend backend, const ProcessFacts& process) {
   check_is_there(backend);
   if (backend.prepare != nullptr) {
-    backend.make = backend.prepare(environment);
+    backend.make = backend.prepare(process);
   }
   return backend;
 }

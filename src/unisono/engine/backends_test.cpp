@@ -3,20 +3,11 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/buffer.h"
-#include "unisono/base/config.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/transport/descriptor.h"
 
 namespace unisono::engine {
 namespace {
@@ -24,8 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using transport::OperationKind;
-
-const Environment kNobody = [](const char*) { return std::nullopt; };
 
 TEST(Backends, OneIsBuiltInAndHasSeveralNames) {
   for (const std::string name : {"unisono", "native", "tcp"}) {
@@ -44,7 +33,7 @@ TEST(Backends, KnownOnesThatAreNotThereSayWhatToDo) {
     EXPECT_EQ(backend.has("all_reduce", DeviceType::kCpu), backend.is_there) << backend.name;
     EXPECT_FALSE(backend.has("all_reduce", DeviceType::kCuda)) << backend.name;
     if (!backend.is_there) {
-      EXPECT_THAT([&] { (void)prepared(backend, kNobody); },
+      EXPECT_THAT([&] { (void)prepared(backend, {}); },
                   ThrowsMessage<Error>(::testing::AllOf(
                       HasSubstr("backend " + backend.name + " can't be used here: " + backend.help),
                       HasSubstr("unisono"))));
@@ -64,7 +53,7 @@ TEST(Backends, ThatOfTheMpisIsThereOrSaysWhatToInstall) {
   EXPECT_FALSE(mpi->capabilities.has_canonical_bits);
   EXPECT_FALSE(mpi->capabilities.reduced_dtypes.has(DType::kBFloat16));
   EXPECT_TRUE(mpi->capabilities.dtypes.has(DType::kBFloat16));
-  EXPECT_THAT([&] { (void)mpi->prepare(kNobody); },
+  EXPECT_THAT([&] { (void)mpi->prepare({}); },
               ThrowsMessage<Error>(HasSubstr("start the program itself by its mpirun")));
 }
 
@@ -96,7 +85,7 @@ TEST(Backends, GlooIsAnsweredInWordsOfCpp) {
 }
 
 TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {
-  const MakeEngine keep = [](const rendezvous::Roster&, std::shared_ptr<Engine> native) {
+  const MakeEngine keep = [](const transport::RankTable&, std::shared_ptr<Engine> native) {
     return native;
   };
   register_backend("own", "passes everything on", keep, {.operations = {OperationKind::kReduce}});
@@ -104,7 +93,7 @@ TEST(Backends, OneOfTheProgramsOwnIsListedAndFound) {
   EXPECT_TRUE(look_up_backend("own").has("reduce", DeviceType::kCpu));
   EXPECT_FALSE(look_up_backend("own").has("broadcast", DeviceType::kCpu));
   EXPECT_TRUE(look_up_backend("own").has("send", DeviceType::kCpu));
-  register_backend("mute", "passes no messages", keep, {.passes_messages = false});
+  register_backend("mute", "does not support messages", keep, {.passes_messages = false});
   EXPECT_TRUE(look_up_backend("mute").has("broadcast", DeviceType::kCpu));
   for (const std::string_view message : {"send", "recv", "batch"}) {
     EXPECT_FALSE(look_up_backend("mute").has(message, DeviceType::kCpu)) << message;

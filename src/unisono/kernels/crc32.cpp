@@ -1,7 +1,9 @@
 // Source: Gopal, Ozturk, Guilford et al., "Fast CRC computation for generic polynomials using
-// PCLMULQDQ instruction", Intel, 2009. A CRC is a polynomial's remainder. 16 bytes of the message
-// can be replaced by others of the same remainder that lie some bits later, where they are added to
-// what is there. So the message shrinks to its last 16 bytes, of which zlib makes the CRC.
+// PCLMULQDQ instruction", Intel, 2009.
+//
+// A CRC is the remainder of a polynomial. 16 bytes of the message can be replaced by 16 other bytes
+// with the same remainder at a later position, where they are added to the existing bytes. Folding
+// thus reduces the message to the last 16 bytes; zlib computes the CRC of these bytes.
 #include "unisono/kernels/crc32.h"
 
 #include <array>
@@ -26,20 +28,21 @@ constexpr std::size_t kRegisterBytes = 16;
 constexpr std::size_t kStepBytes = 4 * kRegisterBytes;
 
 using Register = std::array<std::uint8_t, kRegisterBytes>;
-// Replaces whole steps of bytes, at least one, by 16 bytes; `state` is the bits before.
+// Folds a positive multiple of kStepBytes bytes into 16 bytes. `state` is the CRC register before
+// these bytes.
 using Fold = Register (*)(const std::uint8_t* bytes, std::size_t n_bytes, std::uint32_t state);
 
-// The remainder of x^n, whose bits lie as those of bytes do: the highest power first.
+// Returns the remainder of x^n with reflected bits: the highest power comes first.
 constexpr std::uint64_t factor(int n) {
   std::uint32_t remainder = 0x8000'0000;  // x^0
   for (int i = 0; i < n; ++i) {
     remainder = (remainder >> 1U) ^ ((remainder & 1U) != 0 ? 0xEDB8'8320U : 0U);
   }
-  // The product of two reversed numbers is one bit short.
+  // The product of two reflected numbers is one bit too short.
   return std::uint64_t{remainder} << 1U;
 }
 
-// For the lower and the upper half of a register that goes so many bits on.
+// Returns the factors that move the lower and the upper half of a register by `n_bits` bits.
 constexpr std::array<std::uint64_t, 2> factors(int n_bits) {
   return {factor(n_bits + 32), factor(n_bits - 32)};
 }
@@ -131,11 +134,11 @@ std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t seed) {
   std::size_t n_folded = 0;
   if (kFold != nullptr && bytes.size() >= kStepBytes) {
     n_folded = bytes.size() - bytes.size() % kStepBytes;
-    // A CRC is its state's complement; that of the seed is in the 16 bytes already.
+    // A CRC is the complement of the register; the 16 bytes already include the seed's register.
     const Register last = kFold(begin, n_folded, ~seed);
     seed = zlib_crc32(~std::uint32_t{0}, last.data(), last.size());
   }
-  // Null asks zlib for its first seed.
+  // zlib must not be called with a null pointer, which requests the initial seed.
   return n_folded == bytes.size() ? seed
                                   : zlib_crc32(seed, begin + n_folded, bytes.size() - n_folded);
 }

@@ -2,10 +2,7 @@
 
 #include <zlib.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <random>
-#include <span>
 #include <string_view>
 #include <vector>
 

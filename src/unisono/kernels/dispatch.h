@@ -1,16 +1,15 @@
 #pragma once
 
-#include "unisono/kernels/instruction_sets.h"
-// clang-format off: the order matters to Highway
 #include "unisono/kernels/targets.h"
+// clang-format off: the order matters to Highway
 #include <hwy/highway.h>
 // clang-format on
 
 #include <cstdint>
 #include <type_traits>
 
-// Highway's own HWY_DYNAMIC_DISPATCH needs its library, which measures the clock when it is loaded:
-// 2.6 ms at the start of each process.
+// Replaces Highway's HWY_DYNAMIC_DISPATCH, which needs Highway's library. That library measures the
+// clock when it is loaded: 2.6 ms at the start of each process.
 
 #if (HWY_TARGETS & HWY_AVX3) != 0
 #define UNISONO_AVX3(function) (&N_AVX3::function)
@@ -30,8 +29,8 @@
 #define UNISONO_SSE4(function) (nullptr)
 #endif
 
-// The address of `function` as it was compiled for the best of the instruction sets that may be
-// used; otherwise for what the compiler takes for granted.
+// Returns the address of the version of `function` for the best usable instruction set; otherwise
+// the version for the compiler's baseline.
 #define UNISONO_DISPATCH(function)                             \
   (::unisono::kernels::for_best_target(UNISONO_AVX3(function), \
                                        UNISONO_AVX2(function), \
@@ -40,7 +39,7 @@
 
 namespace unisono::kernels {
 
-// Null where the kernels were not compiled for one.
+// Selects the version at run time. A version that was not compiled is null.
 template <typename Function>
 Function* for_best_target(std::type_identity_t<Function>* avx3,
                           std::type_identity_t<Function>* avx2,

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "unisono/kernels/compress.h"
-#include "unisono/kernels/float8.h"
+#include "unisono/kernels/small_floats.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "unisono/kernels/float8_passes.cpp"

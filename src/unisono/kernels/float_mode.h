@@ -10,11 +10,11 @@
 
 namespace unisono::kernels {
 
-/// While it lives, this thread rounds to nearest even, keeps subnormals and traps nothing; then the
-/// thread's former mode is back.
+/// Sets the floating point mode of this thread during the lifetime of the object: round to nearest
+/// even, keep subnormals, mask all traps. The destructor restores the earlier mode.
 ///
-/// Whether a compiler moves arithmetic across the change is its own affair: do the arithmetic in a
-/// function that is not inlined.
+/// A compiler may move arithmetic across the mode change, so do the arithmetic in a function that
+/// is not inlined.
 class FloatMode {
  public:
   FloatMode() : saved_(read()) {
@@ -44,7 +44,8 @@ class FloatMode {
 
   static void write(Register value) { _mm_setcsr(value); }
 
-  // MXCSR: the lowest six bits only note what happened; then DAZ, six masks, rounding, FTZ.
+  // MXCSR: the lowest six bits are sticky flags; the following bits are DAZ, six exception masks,
+  // rounding and FTZ.
   static Register wanted_from(Register value) { return (value & 0x3FU) | 0x1F80U; }
 #elif defined(__aarch64__)
   using Register = std::uint64_t;
@@ -57,7 +58,7 @@ class FloatMode {
 
   static void write(Register value) { asm volatile("msr fpcr, %0" : : "r"(value) : "memory"); }
 
-  // FPCR zero is round to nearest, subnormals kept, nothing trapped.
+  // FPCR = 0: round to nearest, keep subnormals, no traps.
   static Register wanted_from(Register /*value*/) { return 0; }
 #else
   using Register = int;

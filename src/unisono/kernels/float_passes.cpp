@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/kernels/pass.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -33,7 +33,7 @@ struct ComplexProduct {
   }
 };
 
-// Sums are what training does all day; they alone get the wide passes.
+// Only sums get the wide passes, because training spends most of its time with sums.
 template <class T>
 Pass real_pass(LaneOp op, int n_inputs) {
   switch (op) {

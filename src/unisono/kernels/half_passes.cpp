@@ -1,7 +1,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/kernels/pass.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -57,7 +57,7 @@ struct BFloat16 {
 };
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-// The CPU's own conversions, which do what the arithmetic below does.
+// Uses the CPU's conversions, which give the same results as the arithmetic below.
 struct Float16 {
   using Lane = float;
   using Memory = std::uint16_t;
@@ -74,10 +74,10 @@ struct Float16 {
   }
 };
 #else
-// Integer arithmetic and exact or singly rounded float arithmetic. Signed comparisons, as the older
-// levels have no others. Source: F. Giesen, "Half-precision floating point conversions" (2012):
-// exponents are moved by integer addition, and a subnormal is normalized, or made, by one float
-// addition of a power of two.
+// Uses integer arithmetic, and float arithmetic that is exact or rounded once. Comparisons are
+// signed, because older instruction sets have no unsigned comparisons. Source: F. Giesen,
+// "Half-precision floating point conversions" (2012): an integer addition changes the exponent, and
+// a float addition of a power of two normalizes or creates a subnormal.
 struct Float16 {
   using Lane = float;
   using Memory = std::uint16_t;
@@ -115,7 +115,7 @@ struct Float16 {
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1));
     const auto biased = hn::Add(magnitude, hn::Set(du, 0xFFFU - kRebias));
     const auto normal = hn::ShiftRight<13>(hn::Add(biased, odd));
-    // 1/2 has the weight of f16's smallest subnormal in its last bit.
+    // The last bit of 1/2 has the weight of f16's smallest subnormal.
     const auto aligned = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5F));
     const auto subnormal = hn::Sub(hn::BitCast(du, aligned), hn::Set(du, 126U << 23U));
     const auto is_nan = hn::RebindMask(du, hn::Gt(compared, hn::Set(di, kF32Infinity)));
@@ -129,7 +129,8 @@ struct Float16 {
 };
 #endif
 
-// Only sums, which are what training does all day, combine elements; others widen them first.
+// Only sums combine 16-bit elements in one pass, because training spends most of its time with
+// sums. Other operations widen the elements in a separate pass.
 template <class Half>
 Pass half_pass(const PassKey& key) {
   if (key.is_input_partial) {

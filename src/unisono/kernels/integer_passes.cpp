@@ -1,6 +1,6 @@
 #include <cstdint>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/kernels/pass.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,7 +19,7 @@ namespace {
 
 #if UNISONO_IS_VECTOR_TARGET
 
-// Any byte but 0 is true; what leaves is 0 or 1.
+// Reads every byte except 0 as true; writes 0 or 1.
 struct Bool {
   using Lane = std::uint8_t;
   using Memory = std::uint8_t;
@@ -30,7 +30,7 @@ struct Bool {
   }
 };
 
-// No CPU here multiplies bytes.
+// The supported CPUs have no multiplication of bytes.
 struct WideByte {
   using Lane = std::uint16_t;
   using Memory = std::uint8_t;
@@ -74,7 +74,7 @@ struct BitXor {
   }
 };
 
-// Sums and products that wrap around have the same bits for both signs.
+// Wrapping sums and products have equal bits for signed and unsigned types.
 template <class Signed, class Unsigned, class Factor = Plain<Unsigned>>
 Pass wrapping_pass(const PassKey& key, bool is_signed) {
   using In = Plain<Unsigned>;

@@ -1,4 +1,4 @@
-// Included once per instruction set, by way of <hwy/foreach_target.h>; hence no #pragma once.
+// Included once per instruction set through <hwy/foreach_target.h>, so there is no #pragma once.
 #if defined(UNISONO_KERNELS_PASS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef UNISONO_KERNELS_PASS_INL_H
 #undef UNISONO_KERNELS_PASS_INL_H
@@ -25,7 +25,7 @@ namespace unisono::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// By way of bytes, for pointers need not be aligned, not even to an element.
+// Loads through bytes, because pointers need not be aligned, not even to an element.
 template <class D>
 HWY_INLINE hn::Vec<D> load_bytes(D d, const std::uint8_t* from) {
   return hn::BitCast(d, hn::LoadU(hn::Repartition<std::uint8_t, D>(), from));
@@ -34,7 +34,7 @@ HWY_INLINE hn::Vec<D> load_bytes(D d, const std::uint8_t* from) {
 template <class D>
 HWY_INLINE void store_bytes(hn::Vec<D> v, D /*d*/, std::uint8_t* to, bool is_streaming) {
   const hn::Repartition<std::uint8_t, D> d8;
-  // Highway streams whole 16-byte vectors only.
+  // Highway supports streaming stores only for vectors of at least 16 bytes.
   if constexpr (hn::MaxLanes(d8) >= 16) {
     if (is_streaming) {
       hn::Stream(hn::BitCast(d8, v), d8, to);
@@ -44,7 +44,7 @@ HWY_INLINE void store_bytes(hn::Vec<D> v, D /*d*/, std::uint8_t* to, bool is_str
   hn::StoreU(hn::BitCast(d8, v), d8, to);
 }
 
-// An element type: how it lies in memory, and the lanes that it is combined as.
+// An element type: its representation in memory, and the lane type in which elements are combined.
 template <class T>
 struct Plain {
   using Lane = T;
@@ -62,7 +62,7 @@ struct Plain {
 };
 
 struct Sum {
-  // Lanes that belong together: a complex product needs both parts.
+  // Number of lanes that must be processed together: a complex product needs both parts.
   static constexpr std::size_t kUnit = 1;
 
   template <class D, class V>
@@ -71,7 +71,7 @@ struct Sum {
   }
 };
 
-// Its inputs are scaled as they are loaded.
+// A sum with inputs that are scaled when loaded.
 struct ScaledSum : Sum {};
 
 struct Product {
@@ -90,7 +90,7 @@ struct Extreme {
   template <class D, class V>
   static HWY_INLINE V apply(D /*d*/, V a, V b) {
     if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
-      // Only zeros are equal with different bits: -0 counts as less than +0. The sum of unordered
+      // Equal lanes with different bits are zeros: -0 counts as less than +0. The sum of unordered
       // lanes is NaN.
       const V equal = IsMin ? hn::Or(a, b) : hn::And(a, b);
       const V tie_or_nan = hn::IfThenElse(hn::Eq(a, b), equal, hn::Add(a, b));
@@ -102,7 +102,7 @@ struct Extreme {
   }
 };
 
-// Inputs [From, To) as the left-balanced tree combines them.
+// Combines inputs [From, To) in the order of the left-balanced tree.
 template <class In, class Op, int From, int To, class D>
 HWY_INLINE hn::Vec<D> combine_tree(D d,
                                    const std::uint8_t* const* inputs,
@@ -124,11 +124,12 @@ HWY_INLINE hn::Vec<D> combine_tree(D d,
   }
 }
 
-// For Sweep: as many outputs as there are.
+// Value of Sweep's `Outputs`: the number of outputs is known only at run time.
 inline constexpr int kAnyNumber = 0;
 
-// Copies of the arguments in the form that the inner loop wants. Where the number of outputs is
-// known, their addresses stay in registers: a third less time in the caches.
+// Copies of the arguments in the form that the inner loop needs. If the number of outputs is known
+// at compile time, the addresses stay in registers, which saves a third of the time for data in the
+// caches.
 template <class In, class Out, class Op, int Inputs, int Outputs>
 struct Sweep {
   using Lane = typename In::Lane;
@@ -153,12 +154,12 @@ struct Sweep {
     }
   }
 
-  // Calls store(address) with the place of lane `at` in each output.
+  // Calls store(address) with the address of lane `at` in each output.
   template <int Index = 0, class Store>
   HWY_INLINE void for_each_output(std::size_t at, const Store& store) const {
     const std::size_t offset = at * sizeof(typename Out::Memory);
     if constexpr (Outputs == kAnyNumber) {
-      const std::size_t n = n_outputs;  // Read once: a store might change it.
+      const std::size_t n = n_outputs;  // Read once, because a store might change the member.
       for (std::size_t i = 0; i < n; ++i) {
         store(static_cast<std::uint8_t*>(outputs[i]) + offset);
       }
@@ -174,8 +175,8 @@ struct Sweep {
     for_each_output(at, [&](std::uint8_t* out) HWY_ATTR { Out::store(v, d, out, is_streamed); });
   }
 
-  // Several at once, so that loads and additions of one overlap those of the next. Conversions
-  // need the registers that four would take.
+  // Number of vectors per iteration: loads and additions of one vector overlap those of the next.
+  // Conversions need the registers that four vectors would occupy.
   static constexpr std::size_t kVectors =
       sizeof(typename In::Memory) == sizeof(Lane) && sizeof(typename Out::Memory) == sizeof(Lane)
           ? 4
@@ -185,7 +186,8 @@ struct Sweep {
   HWY_INLINE void several_vectors(D d, std::size_t at) const {
     const std::size_t lanes = hn::Lanes(d);
     const std::size_t vector_bytes = lanes * sizeof(typename Out::Memory);
-    // Read once: a store through a byte pointer might change it.
+    // Read once, because the compiler must assume that a store through a byte pointer changes the
+    // member.
     const bool is_streamed = is_streaming;
     const hn::Vec<D> v0 = result(d, at);
     const hn::Vec<D> v1 = result(d, at + lanes);
@@ -206,8 +208,8 @@ struct Sweep {
     }
   }
 
-  // How many lanes lie before the first address that may be streamed to, the same for all outputs;
-  // n_lanes when there is no such address.
+  // Returns the number of lanes before the first address for streaming stores, which must be the
+  // same for all outputs; n_lanes if there is no such address.
   std::size_t lanes_to_alignment(std::size_t vector_bytes) const {
     constexpr std::size_t kUnitBytes = Op::kUnit * sizeof(typename Out::Memory);
     const auto first = reinterpret_cast<std::uintptr_t>(outputs[0]);
@@ -268,7 +270,8 @@ void sweep(const PassArgs& args) {
   sweep.run();
 }
 
-// Sums have one output, or one for each rank whose input they read.
+// Sums usually have a single output, or an output for each rank that contributes an input, so these
+// cases have a fixed number of outputs.
 template <class In, class Out, class Op, int Inputs>
 void run_pass(const PassArgs& args) {
   if constexpr (std::is_same_v<Op, Sum>) {
@@ -282,7 +285,7 @@ void run_pass(const PassArgs& args) {
   sweep<In, Out, Op, Inputs, kAnyNumber>(args);
 }
 
-// One input needs no Op.
+// A single input is copied without Op.
 template <class In, class Out, class Op>
 Pass pass_of_one_or_two(int n_inputs) {
   switch (n_inputs) {

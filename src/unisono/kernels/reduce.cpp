@@ -3,21 +3,128 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <memory_resource>
-#include <span>
+#include <string>
 
-#include "unisono/base/dtype.h"
-#include "unisono/kernels/check_task.h"
+#include "unisono/base/error.h"
 #include "unisono/kernels/float_mode.h"
-#include "unisono/kernels/lanes.h"
 #include "unisono/kernels/pass.h"
 #include "unisono/kernels/plan.h"
-#include "unisono/kernels/reduce_tree.h"
-#include "unisono/kernels/subtree.h"
 
 namespace unisono::kernels {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, "reduce: " + why);
+}
+
+constexpr bool is_complex(DType dtype) {
+  return dtype == DType::kComplex64 || dtype == DType::kComplex128;
+}
+
+constexpr bool is_floating(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
+         dtype == DType::kFloat64 || is_complex(dtype);
+}
+
+// Returns the types that a reduction supports, for error messages.
+constexpr const char* types_of(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kAvg:
+    case ReduceKind::kPremulSum:
+      return "floating point";
+    case ReduceKind::kMin:
+    case ReduceKind::kMax:
+      return "numbers that are not complex";
+    default:
+      return "integers and bool";
+  }
+}
+
+constexpr bool is_meaningful(DType dtype, ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum:
+    case ReduceKind::kProduct:
+    case ReduceKind::kUser:
+      return true;
+    case ReduceKind::kAvg:
+    case ReduceKind::kPremulSum:
+      return is_floating(dtype);
+    case ReduceKind::kMin:
+    case ReduceKind::kMax:
+      return !is_complex(dtype);
+    case ReduceKind::kBand:
+    case ReduceKind::kBor:
+    case ReduceKind::kBxor:
+      return !is_floating(dtype);
+  }
+  return false;
+}
+
+// One bit for each dtype. A table, because the check must be cheap for operations of a few bytes.
+constexpr auto kReducible = [] {
+  std::array<std::uint32_t, kReduceKindCount> bits{};
+  for (int kind = 0; kind < kReduceKindCount; ++kind) {
+    for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+      const bool is_set = is_meaningful(static_cast<DType>(dtype), static_cast<ReduceKind>(kind));
+      bits[static_cast<std::size_t>(kind)] |= is_set ? 1U << static_cast<unsigned>(dtype) : 0U;
+    }
+  }
+  return bits;
+}();
+
+// Accepts any byte values, because a peer may have sent the arguments.
+bool is_reducible(DType dtype, ReduceKind kind) {
+  const auto row = static_cast<std::size_t>(kind);
+  const auto bit = static_cast<unsigned>(dtype);
+  return row < kReducible.size() && bit < kDTypeCount && (kReducible[row] >> bit & 1U) != 0;
+}
+
+void check_steps(const ReduceTask& task) {
+  const auto n_inputs = static_cast<int>(task.inputs.size());
+  const auto n_steps = static_cast<int>(task.steps.size());
+  if (n_inputs > 1 && n_steps == 0) {
+    refuse(std::to_string(n_inputs) + " inputs, but no step that combines them");
+  }
+  for (int i = 0; i < n_steps; ++i) {
+    const ReduceStep step = task.steps[static_cast<std::size_t>(i)];
+    const int n_values = n_inputs + i;
+    if (step.lhs < 0 || step.rhs < 0 || step.lhs >= n_values || step.rhs >= n_values) {
+      refuse("step " + std::to_string(i) + " combines values " + std::to_string(step.lhs) +
+             " and " + std::to_string(step.rhs) + ", but only " + std::to_string(n_values) +
+             " exist before it");
+    }
+  }
+}
+
+}  // namespace
+
+void check_reduction(DType dtype, ReduceKind kind) {
+  if (!is_reducible(dtype, kind)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string(to_string(kind)) + " is not defined for elements of " +
+                    to_string(dtype) + "; it is for " + types_of(kind));
+  }
+}
+
+void check_task(const ReduceTask& task, std::int64_t count) {
+  check_reduction(task.dtype, task.kind);
+  if (task.inputs.empty() || task.outputs.empty()) {
+    refuse(task.inputs.empty() ? "no inputs" : "no outputs");
+  }
+  check_steps(task);
+  if (count < 0) {
+    refuse("a count of " + std::to_string(count) + " elements");
+  }
+  if (task.kind == ReduceKind::kAvg && task.divisor < 1) {
+    refuse("an average of " + std::to_string(task.divisor) + " contributions");
+  }
+  if (task.kind == ReduceKind::kUser && (task.user == nullptr || !task.user->combine)) {
+    refuse("a user-defined reduction needs a function that combines");
+  }
+}
+
 namespace {
 
 bool is_canonical(const ReduceTask& task) {
@@ -38,7 +145,7 @@ bool is_canonical(const ReduceTask& task) {
   return result.size() == static_cast<int>(n_inputs);
 }
 
-// Null unless one pass over memory does the whole task.
+// Returns the pass that does the whole task in one sweep over memory, or null.
 Pass single_pass(const ReduceTask& task, const Lanes& lanes) {
   const std::size_t n_inputs = task.inputs.size();
   if (n_inputs > kMaxPassInputs || task.steps.size() != n_inputs - 1) {
@@ -61,7 +168,7 @@ Pass single_pass(const ReduceTask& task, const Lanes& lanes) {
                     .is_output_partial = task.output_is_partial});
 }
 
-// An output that was read before lies in a cache, and streaming would throw it out.
+// An output that was just read is in a cache; streaming stores would evict it.
 bool is_any_output_an_input(const ReduceTask& task) {
   return std::ranges::any_of(task.outputs, [&](const void* output) {
     return std::ranges::any_of(task.inputs,
@@ -87,7 +194,7 @@ void run_blocks(const ReduceTask& task,
                 const Lanes& lanes,
                 std::int64_t n_lanes,
                 bool is_streaming) {
-  // Enough for about 64 inputs; beyond that the heap's cost is lost in the work.
+  // Sufficient for about 64 inputs; with more inputs the cost of the heap is negligible.
   std::array<std::byte, 8192> storage;
   std::pmr::monotonic_buffer_resource memory(storage.data(), storage.size());
   const Plan plan = make_plan(task, lanes, &memory);

@@ -2,27 +2,32 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <fstream>
 #include <limits>
+#include <map>
 #include <span>
+#include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
+#include "unisono/base/reduction.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/kernels/reduce_tree.h"
-#include "unisono/kernels/test_support.h"
+#include "unisono/kernels/testing/test_support.h"
 
 namespace unisono::kernels {
 namespace {
 
 using Reduction = void (*)(const ReduceTask&, std::int64_t);
 
-// Values worked out by hand, which both implementations must give.
+// Hand-computed values that both implementations must produce.
 class ReduceGolden : public ::testing::TestWithParam<Reduction> {
  protected:
-  // One element of each input, combined.
+  // Returns the combination of one element of each input.
   template <class T, class Out = T>
   Out combine(ReduceTask task, const std::vector<T>& elements, bool are_partial = false) {
     std::vector<ReduceInput> inputs;
@@ -55,7 +60,7 @@ ReduceTask task_of(DType dtype, ReduceKind kind) {
 
 TEST_P(ReduceGolden, TheSumFollowsTheSteps) {
   ReduceTask task = task_of(DType::kFloat32, ReduceKind::kSum);
-  // 1e8 + 1 is 1e8 again: floats are eight apart there.
+  // 1e8 + 1 rounds to 1e8, because adjacent floats differ by eight there.
   EXPECT_EQ(combine<float>(task, {1e8F, 1, -1e8F}), 0);
   const ReduceStep large_first[] = {{.lhs = 0, .rhs = 2}, {.lhs = 3, .rhs = 1}};
   task.steps = large_first;
@@ -64,7 +69,7 @@ TEST_P(ReduceGolden, TheSumFollowsTheSteps) {
 
 TEST_P(ReduceGolden, TheCanonicalTreeIsLeftBalanced) {
   const ReduceTask task = task_of(DType::kFloat32, ReduceKind::kSum);
-  // ((1e8 + 4) + (4 - 1e8)) + 3, where both fours are halfway and lost to the even neighbour.
+  // ((1e8 + 4) + (4 - 1e8)) + 3, where both fours are ties and round to the even neighbour.
   EXPECT_EQ(combine<float>(task, {1e8F, 4, 4, -1e8F, 3}), 3);
   // ((1e8 - 1e8) + (1 + 1)) + ((1e8 + 1) + -1e8)
   EXPECT_EQ(combine<float>(task, {1e8F, -1e8F, 1, 1, 1e8F, 1, -1e8F}), 2);
@@ -311,6 +316,76 @@ INSTANTIATE_TEST_SUITE_P(Both,
                          [](const auto& parameters) {
                            return parameters.param == &reduce ? "Vectorized" : "Reference";
                          });
+
+using Cells = std::vector<std::string>;
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) {
+    words.push_back(word);
+  }
+  return words;
+}
+
+Cells cells_of(const std::string& line) {
+  std::istringstream stream(line.substr(1));
+  Cells cells;
+  for (std::string cell; std::getline(stream, cell, '|');) {
+    cells.push_back(cell);
+  }
+  return cells;
+}
+
+// Returns the lines of the only table of the page.
+std::vector<Cells> table_of_page() {
+  std::ifstream page(UNISONO_REDUCTIONS_PAGE);
+  std::vector<Cells> table;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("|")) {
+      table.push_back(cells_of(line));
+    }
+  }
+  return table;
+}
+
+bool is_reducible(DType dtype, ReduceKind kind) {
+  try {
+    check_reduction(dtype, kind);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(ReductionsPage, ItsTableIsWhatCheckReductionSays) {
+  const std::vector<Cells> table = table_of_page();
+  ASSERT_GT(table.size(), 2U) << "no table in " << UNISONO_REDUCTIONS_PAGE;
+  std::map<std::pair<std::string, std::string>, std::string> cells;
+  for (std::size_t row = 2; row < table.size(); ++row) {
+    ASSERT_EQ(table[row].size(), table[0].size()) << "row " << row;
+    for (std::size_t column = 1; column < table[row].size(); ++column) {
+      for (const std::string& dtype : words_of(table[0][column])) {
+        const auto operation = words_of(table[row][0]);
+        ASSERT_EQ(operation.size(), 1U) << "row " << row;
+        EXPECT_TRUE(cells.try_emplace({operation.front(), dtype}, table[row][column]).second)
+            << operation.front() << " of " << dtype << " occurs twice";
+      }
+    }
+  }
+  for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
+    for (int kind = 0; kind < kReduceKindCount; ++kind) {
+      const std::string operation = to_string(static_cast<ReduceKind>(kind));
+      const std::string type = to_string(static_cast<DType>(dtype));
+      const auto cell = cells.extract({operation, type});
+      ASSERT_FALSE(cell.empty()) << operation << " of " << type << " is missing";
+      EXPECT_EQ(words_of(cell.mapped()) != std::vector<std::string>{"-"},
+                is_reducible(static_cast<DType>(dtype), static_cast<ReduceKind>(kind)))
+          << operation << " of " << type << ": '" << cell.mapped() << "'";
+    }
+  }
+  EXPECT_TRUE(cells.empty()) << "the page knows an operation or a dtype that does not exist";
+}
 
 }  // namespace
 }  // namespace unisono::kernels

@@ -7,20 +7,18 @@
 #include <type_traits>
 #include <vector>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/base/user_reduction.h"
-#include "unisono/kernels/call_user.h"
-#include "unisono/kernels/check_task.h"
-#include "unisono/kernels/float16.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 #include "unisono/kernels/float_mode.h"
+#include "unisono/kernels/pass.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/kernels/reduce_tree.h"
+#include "unisono/kernels/small_floats.h"
 
 namespace unisono::kernels {
 namespace {
 
-// An element type: its form in memory, the type that it is combined in, and the ways between them.
+// An element type: its representation in memory, the type in which elements are combined, and the
+// conversions between both.
 template <class T>
 struct Same {
   using Memory = T;
@@ -50,7 +48,7 @@ struct Truth {
   static Memory narrow(Value value) { return value ? 1 : 0; }
 };
 
-// Wide and unsigned, where overflow is defined.
+// Converts a 64-bit unsigned result, for which overflow is defined, to the element type.
 template <class T>
 T wrap(std::uint64_t value) {
   return static_cast<T>(value);
@@ -78,7 +76,7 @@ T product(T lhs, T rhs) {
   }
 }
 
-// The textbook's formula: std::complex repairs infinities in its own way.
+// The textbook formula. std::complex would correct infinities.
 template <class T>
 std::complex<T> product(std::complex<T> lhs, std::complex<T> rhs) {
   return {lhs.real() * rhs.real() - lhs.imag() * rhs.imag(),
@@ -158,7 +156,8 @@ T divide(T value, int divisor) {
   }
 }
 
-// A product of its own, rounded before anything is added to it.
+// Returns the rounded product. A separate function, so that the product is not fused with an
+// addition.
 template <class T>
 T scale(T value, double factor) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -189,7 +188,7 @@ void store_result(const ReduceTask& task, std::size_t index, typename Element::V
     value = divide(value, task.divisor);
   }
   for (void* const output : task.outputs) {
-    // A partial bool is a byte like any other bool.
+    // A partial bool is a byte, like any bool.
     if constexpr (!std::is_same_v<typename Element::Value, bool>) {
       if (task.output_is_partial) {
         store(output, index, value);
@@ -204,7 +203,7 @@ template <class Element>
 void run(const ReduceTask& task, std::size_t count) {
   using Memory = typename Element::Memory;
   using Value = typename Element::Value;
-  // A char for a bool, for std::vector<bool> has no elements.
+  // char instead of bool, because std::vector<bool> has no addressable elements.
   std::vector<std::conditional_t<std::is_same_v<Value, bool>, char, Value>> values;
   for (std::size_t i = 0; i < count; ++i) {
     values.clear();
@@ -224,7 +223,7 @@ void run(const ReduceTask& task, std::size_t count) {
   }
 }
 
-// Elements of any dtype, as bytes.
+// Combines elements of any dtype as bytes.
 void run_user(const ReduceTask& task, std::size_t count) {
   struct alignas(16) Element {
     std::byte bytes[16];

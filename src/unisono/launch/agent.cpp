@@ -7,31 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "unisono/base/deadline.h"
-#include "unisono/launch/cause.h"
-#include "unisono/launch/descriptor_limit.h"
-#include "unisono/launch/environment.h"
-#include "unisono/launch/generations.h"
 #include "unisono/launch/grace_period.h"
-#include "unisono/launch/hosts/uplink.h"
-#include "unisono/launch/output/line_format.h"
-#include "unisono/launch/output/outputs.h"
+#include "unisono/launch/output/lines.h"
 #include "unisono/launch/output/sink.h"
-#include "unisono/launch/output/worker_output.h"
 #include "unisono/launch/process/channel.h"
-#include "unisono/launch/process/signals.h"
-#include "unisono/launch/program.h"
-#include "unisono/launch/report.h"
-#include "unisono/launch/run.h"
-#include "unisono/launch/worker_group.h"
-#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 namespace {
@@ -194,7 +177,7 @@ GroupEnd Agent::group_end(const JobLayout& job) const {
 void Agent::on_signal(const CaughtSignal& signal) {
   switch (signal.number) {
     case SIGCHLD:
-      guardian_.wake();  // It may have been stopped. The channel tells of its end.
+      guardian_.wake();  // The guardian may have been stopped. The channel reports its end.
       break;
     case SIGWINCH:
       outputs_.resize();
@@ -234,7 +217,7 @@ void Agent::on_channel() {
   if (group_) {
     group_->on_guardian_gone();
   } else {
-    end_guardian();  // The next generation has another one.
+    end_guardian();  // The next generation gets another guardian.
   }
 }
 
@@ -276,7 +259,8 @@ void Agent::end_guardian() {
   }
 }
 
-// The job's end counts where there was one, unless it was a good one and this node's was not.
+// Returns the job's outcome if the generations have one, unless that outcome is a success and this
+// node failed while no ranks ran.
 Outcome Agent::outcome() const {
   const std::optional<Outcome> end = generations_.outcome();
   if (end && (end->exit_code != 0 || !cause_)) {
@@ -287,7 +271,8 @@ Outcome Agent::outcome() const {
                  cause_ || !last_ ? (cause_ ? cause_->message : "") : last_->report};
 }
 
-// A reader that takes its time (a pager) is waited for, unless somebody wants us to end.
+// Waits for a slow reader (a pager) without a limit, unless a signal asks the launcher to end: then
+// for the grace period at most.
 void Agent::flush_outputs() {
   const bool is_told_to_end = is_ending_ && outcome().exit_code > kSignalBase;
   if (is_told_to_end && !is_flushing_) {

@@ -3,19 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <set>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
-#include "unisono/base/config.h"
-#include "unisono/base/cores.h"
 #include "unisono/base/error.h"
-#include "unisono/base/random_hex.h"
+#include "unisono/base/process.h"
+#include "unisono/base/text.h"
 #include "unisono/base/wait_record.h"
 
 namespace unisono::launch {

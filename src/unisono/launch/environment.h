@@ -10,7 +10,7 @@
 
 namespace unisono::launch {
 
-/// What the environment of a node's ranks is made of.
+/// Settings from which the environment of a node's ranks is built.
 struct JobLayout {
   std::string master_addr = {};
   std::uint16_t master_port = 0;
@@ -21,40 +21,44 @@ struct JobLayout {
   int world_size = 1;
   std::string run_id;
   std::string role = "default";
-  std::string host = {};        ///< This node, for messages; empty where it is the only one.
+  std::string host = {};        ///< Name of this node for messages; empty if the job has one node.
   bool has_agent_store = true;  ///< The launcher serves the ranks' store, so rank 0 does not.
   int restart_count = 0;
   int max_restarts = 0;
-  std::string secret;              ///< Empty: the ranks already have one.
-  std::optional<int> omp_threads;  ///< Nothing: the user's own setting stays.
-  /// Of each local rank: the processors that it is bound to. Empty: none is bound.
+  std::string secret;  ///< Secret of the job; empty if the ranks inherit one.
+  /// OpenMP threads of a rank; std::nullopt keeps the user's setting.
+  std::optional<int> omp_threads;
+  /// Processors that each local rank is bound to; empty if no rank is bound.
   std::vector<std::vector<int>> cores = {};
-  bool sets_nccl_errors = false;  ///< Not where the user has.
-  bool log_debug = false;         ///< Not where the user set a level.
-  /// A rank that others have waited for so long counts as failed; 0: none does.
+  std::string binding = {};  ///< "not bound: ..." with a reason; empty: as the user asked.
+  /// Sets TORCH_NCCL_ASYNC_ERROR_HANDLING; false if the user has set it.
+  bool sets_nccl_errors = false;
+  bool log_debug = false;  ///< Sets UNISONO_LOG=debug; false if the user has set a level.
+  /// A rank that other ranks have waited for during this time counts as failed; 0: no limit.
   std::chrono::milliseconds stall_timeout{};
-  /// When ranks report waits; 0: as the user has it, or by default.
+  /// Time after which ranks report a wait; 0: the user's setting or the default.
   std::chrono::milliseconds stall_interval{};
-  bool has_outer_wait_file = false;  ///< Of the launcher whose rank has started this one.
-  std::string backend_alias = {};    ///< Empty: backends' names are what they are.
-  std::string python_path = {};      ///< Used with an alias.
-  std::string rank_dir = {};         ///< Absolute, with a folder for each rank; empty: none.
+  /// The launcher itself runs in a rank of an outer launcher, which has set the wait file.
+  bool has_outer_wait_file = false;
+  std::string backend_alias = {};  ///< Mapping of backend names, "gloo=unisono"; empty: no mapping.
+  std::string python_path = {};    ///< PYTHONPATH of the ranks; used with a mapping only.
+  std::string rank_dir = {};  ///< Absolute path, with a folder for each rank; empty: no folders.
 };
 
-/// `n_workers` ranks of a job on this node alone, with a random name: what does not depend on where
-/// they meet.
+/// Returns the layout of a job of `n_workers` ranks on this node alone, with a random run ID. The
+/// fields that depend on the rendezvous (address, port, secret) keep their defaults.
 [[nodiscard]] JobLayout make_node_layout(int n_workers, const Environment& environment);
 
-/// The variables that `unisono run` sets for a rank, as "NAME=value", under the names that torchrun
-/// gives them.
+/// Returns the variables that `unisono run` sets for a rank, as "NAME=value", under the names that
+/// torchrun uses.
 [[nodiscard]] std::vector<std::string> worker_environment(const JobLayout& job, int local_rank);
 
-/// Makes the folder that worker_environment() names as UNISONO_RANK_DIR; does nothing where the job
-/// has none. Throws Error(kSystem).
+/// Makes the folder that worker_environment() passes as UNISONO_RANK_DIR; has no effect if the job
+/// has no such folders. Throws Error(kSystem).
 void make_rank_folder(const JobLayout& job, int local_rank);
 
-/// The entries of `base` (ends with a null pointer) in their order, without those that `overrides`
-/// has too, then `overrides`.
+/// Returns the entries of `base` (ends with a null pointer) in order, without the names that
+/// `overrides` also has, followed by `overrides`.
 [[nodiscard]] std::vector<std::string> merge_environment(const char* const* base,
                                                          const std::vector<std::string>& overrides);
 

@@ -1,15 +1,10 @@
 #include "unisono/launch/environment.h"
 
 #include <array>
-#include <chrono>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/config.h"
 #include "unisono/base/wait_record.h"
 
 namespace unisono::launch {

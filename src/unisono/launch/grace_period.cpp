@@ -3,18 +3,12 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <chrono>
-#include <span>
-#include <string>
-
-#include "unisono/base/deadline.h"
-#include "unisono/launch/process/signals.h"
 #include "unisono/launch/report.h"
 
 namespace unisono::launch {
 namespace {
 
-// Time in which most ranks end: no line is needed before.
+// Most ranks end within this time, so no line is shown before.
 constexpr std::chrono::seconds kQuiet{2};
 
 double in_seconds(std::chrono::nanoseconds time) {

@@ -7,17 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
-#include "unisono/base/config.h"
-#include "unisono/base/edit_distance.h"
+#include "unisono/base/text.h"
 
 namespace unisono::launch {
 namespace {
@@ -29,7 +25,7 @@ std::string errno_text(int error_number) {
   return fmt::format("{} (errno {})", std::generic_category().message(error_number), error_number);
 }
 
-// 0, or the errno that says why the file can't be used.
+// Returns 0, or the errno for which the file cannot be used.
 int check_file(const std::string& path, int mode) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {
@@ -41,7 +37,8 @@ int check_file(const std::string& path, int mode) {
   return ::faccessat(AT_FDCWD, path.c_str(), mode, AT_EACCESS) == 0 ? 0 : errno;
 }
 
-// "; did you mean bin/train?": the file of the same folder with the nearest name, if one is near.
+// Returns "; did you mean bin/train?" with the most similar file name of the same folder, or an
+// empty text if no name is similar.
 std::string suggest_file(const std::string& path) {
   const std::filesystem::path wanted(path);
   const std::string name = wanted.filename();
@@ -110,9 +107,9 @@ std::string search(const std::string& name, const Environment& environment, cons
   throw ProgramError(message, kNotFoundCode);
 }
 
-// The Python into whose package `program` was installed: PREFIX/bin/python3.11 has the package in
-// PREFIX/lib/python3.11/site-packages/unisono, and the program in its folder bin. Empty where there
-// is none, as for a program that CMake has installed.
+// Returns the Python that has installed `program` as part of a package, or an empty text for a
+// program that is not in a package (installed by CMake). PREFIX/bin/python3.11 has the package in
+// PREFIX/lib/python3.11/site-packages/unisono, and the program in the package's folder bin.
 std::string python_with_package(const std::filesystem::path& program) {
   const std::filesystem::path folder = program.parent_path();
   const std::filesystem::path package = folder.parent_path();
@@ -126,7 +123,8 @@ std::string python_with_package(const std::filesystem::path& program) {
   return check_file(python, X_OK) == 0 ? python : "";
 }
 
-// PYTHON_EXEC, as with torchrun, else the Python of the launcher's package, else python3 in PATH.
+// Returns PYTHON_EXEC, as torchrun does; without that variable the Python of the launcher's
+// package, otherwise python3 in PATH.
 std::string find_python(const std::string& launcher, const Environment& environment) {
   std::string python = environment("PYTHON_EXEC").value_or("");
   if (python.empty()) {
@@ -146,10 +144,11 @@ std::string find_python(const std::string& launcher, const Environment& environm
   return python;
 }
 
-// Scripts for PyTorch 2 take "--local-rank", and older ones "--local_rank".
+// Returns the spelling that the script uses: "--local-rank" for PyTorch 2, "--local_rank" for older
+// scripts.
 std::string find_local_rank_option(const std::string& path) {
   std::ostringstream text;
-  // What is read from a pipe would be missing from the program.
+  // Text that is read from a pipe would be missing from the program.
   if (std::error_code error; std::filesystem::is_regular_file(path, error)) {
     text << std::ifstream(path).rdbuf();
   }
@@ -166,7 +165,8 @@ bool is_pythons_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1).starts_with("python");
 }
 
-// Who runs a script, and with which arguments: what follows "#!"; empty for other files.
+// Returns the interpreter of a script with its arguments, the text after "#!"; empty for other
+// files.
 std::string first_line_of_script(const std::string& path) {
   std::ifstream file(path);
   std::string line(128, '\0');
@@ -195,7 +195,7 @@ Program find_program(const ProgramRequest& request, const Environment& environme
     }
     Program program{
         .path = find_python(request.launcher, environment), .argv = {}, .is_python = true};
-    // The whole path: a Python finds its virtual environment by the name it was called with.
+    // The whole path: Python finds a virtual environment by the name of the call.
     program.argv = {program.path, "-u"};
     if (request.is_module) {
       program.argv.emplace_back("-m");

@@ -9,28 +9,28 @@
 
 namespace unisono::launch {
 
-/// How the user named the program.
+/// The program as the user named it.
 struct ProgramRequest {
-  std::vector<std::string> argv;  ///< Program and its arguments, as typed.
+  std::vector<std::string> argv;  ///< Program and arguments, as typed.
   bool is_module = false;         ///< argv[0] is a Python module.
-  bool no_python = false;         ///< Execute even a .py file directly.
+  bool no_python = false;         ///< A .py file is executed directly as well.
   bool is_python_file = false;    ///< argv[0] is a Python file, whatever its name.
-  bool takes_local_rank = false;  ///< Its first argument is to be its local rank.
-  std::string launcher = {};      ///< Path of the file of this process's own program.
+  bool takes_local_rank = false;  ///< The first argument of a rank is its local rank.
+  std::string launcher = {};      ///< Path of this process's own executable.
 };
 
-/// What is going to be executed.
+/// The program as it will be executed.
 struct Program {
   std::string path;               ///< For execve(2).
-  std::vector<std::string> argv;  ///< What the program sees as its own.
-  /// Before which of these each rank is given its local rank; 0: nowhere.
+  std::vector<std::string> argv;  ///< Arguments of the program.
+  /// Index in argv at which each rank's local rank is inserted; 0: the local rank is not passed.
   std::size_t local_rank_at = 0;
   std::string local_rank_option = "--local_rank";
-  bool is_python = false;  ///< It is a Python, whatever its name.
+  bool is_python = false;  ///< `path` is a Python interpreter, whatever its name.
 };
 
-/// A program can't be started; carries the exit code that shells give for it: 127 where there is
-/// no such program, 126 where there is one that can't be executed.
+/// A program cannot be started. Carries the exit code that shells use: 127 if the program does not
+/// exist, 126 if it cannot be executed.
 class ProgramError : public Error {
  public:
   ProgramError(const std::string& message, int exit_code)
@@ -42,22 +42,23 @@ class ProgramError : public Error {
   int exit_code_;
 };
 
-/// Finds the program as a shell does, through PATH unless its name has a slash. Python files and
-/// modules become arguments of a Python, with -u so that their lines are not held back: of
-/// PYTHON_EXEC, else of the one whose package has installed the launcher, else of the `python3` in
-/// PATH. The option for the local rank is spelled as in the Python file.
+/// Finds the program as a shell does, through PATH unless the name has a slash. A Python file or
+/// module becomes an argument of a Python interpreter, with -u so that output is not buffered. The
+/// interpreter is PYTHON_EXEC, or the Python that has installed the launcher as part of a package,
+/// or the `python3` in PATH, in this order. The option for the local rank has the spelling that the
+/// Python file uses.
 ///
-/// Throws ProgramError when nothing that can be executed is found.
+/// Throws ProgramError if no executable file is found.
 [[nodiscard]] Program find_program(const ProgramRequest& request, const Environment& environment);
 
-/// Whether a Python runs it, going by its name and first line.
+/// Returns true if a Python interpreter runs the program, according to its name and first line.
 [[nodiscard]] bool is_python(const Program& program);
 
-/// The Python that runs it, going by its name and first line, or else the `python3` in PATH, which
-/// a script of a shell may start; empty where there is none.
+/// Returns the Python that runs the program, according to its name and first line. Otherwise
+/// returns the `python3` in PATH, which a shell script may start; empty if there is no `python3`.
 [[nodiscard]] std::string python_of(const Program& program, const Environment& environment);
 
-/// The error for an exec of `program` that failed with `error_number`.
+/// Returns the error for an exec of `program` that failed with `error_number`.
 [[nodiscard]] ProgramError exec_error(const Program& program, int error_number);
 
 }  // namespace unisono::launch

@@ -3,13 +3,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "unisono/base/config.h"
 
 #include "support/temporary_folder.h"
 
@@ -30,7 +27,7 @@ class FindProgram : public ::testing::Test {
 
   Program find(const ProgramRequest& request) { return find_program(request, environment_); }
 
-  // Exit code and message of the error.
+  // Returns exit code and message of the error.
   std::pair<int, std::string> error_of(const ProgramRequest& request) {
     try {
       (void)find(request);
@@ -126,7 +123,7 @@ TEST_F(FindProgram, AnotherPythonMayBeNamed) {
               AllOf(HasSubstr(named), HasSubstr("PYTHON_EXEC")));
 }
 
-// argparse tells the two apart.
+// argparse distinguishes the two spellings.
 TEST_F(FindProgram, TheLocalRankIsSpelledAsTheScriptReadsIt) {
   make("second/python3", 0755);
   const auto option_for = [this](const std::string& text) {

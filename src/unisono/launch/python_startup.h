@@ -1,30 +1,41 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "unisono/base/deadline.h"
+
 namespace unisono::launch {
 
-/// The folder of the Python package whose `sitecustomize` makes backends' names mean Unisono, as
-/// it lies beside a program `unisono` in `program_folder`: in an installed package, or in a build
-/// tree; or else that of the package that `python` would import, which is asked: that takes it some
-/// 20 ms, at most 10 s. Empty, `python` is none.
+/// Returns the last line that `python -c CODE` writes to stdout, without its line end; stderr is
+/// discarded. Returns std::nullopt if the interpreter cannot be started, writes no text, or takes
+/// longer than the deadline allows. The process is killed in any case before the function returns.
+[[nodiscard]] std::optional<std::string> ask_python(const std::string& python,
+                                                    const std::string& code,
+                                                    Deadline deadline);
+
+/// Returns the folder with the `sitecustomize` that maps backend names to Unisono. The folder is
+/// part of the Python package. The search begins beside a program `unisono` in `program_folder`
+/// (installed package or build tree), and continues in the package that `python` would import. The
+/// second step runs `python`, which takes about 20 ms, 10 s at most; an empty `python` skips the
+/// step.
 ///
-/// Throws Error(kNotFound) where there is no package.
+/// Throws Error(kNotFound) if there is no package.
 [[nodiscard]] std::filesystem::path find_startup_folder(const std::filesystem::path& program_folder,
                                                         const std::string& python);
 
-/// What a Python program needs in its environment for its backends' names to mean what `alias`
-/// says, as in "gloo=unisono,nccl=unisono".
+/// Environment variables by which a Python program maps backend names to Unisono, as `alias`
+/// describes: "gloo=unisono,nccl=unisono".
 struct AliasVariables {
   std::string alias;           ///< UNISONO_BACKEND_ALIAS
-  std::string startup_folder;  ///< Goes to the front of PYTHONPATH.
+  std::string startup_folder;  ///< Put in front of PYTHONPATH.
 };
 
-/// Those of this very program, or of the package of `python`.
+/// Returns the variables for the package of this program, or for the package of `python`.
 ///
-/// Throws Error(kInvalidArgument) with what is wrong with `alias`, and as find_startup_folder().
+/// Throws Error(kInvalidArgument) for an invalid `alias`, and the errors of find_startup_folder().
 [[nodiscard]] AliasVariables alias_variables(const std::string& alias, const std::string& python);
 
 }  // namespace unisono::launch

@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,31 +10,19 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
-#include <exception>
 #include <fstream>
-#include <mutex>
-#include <optional>
 #include <sstream>
-#include <string>
-#include <vector>
 
-#include "unisono/base/config.h"
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/base/log.h"
 #include "unisono/base/process.h"
-#include "unisono/base/random_hex.h"
+#include "unisono/base/text.h"
 #include "unisono/base/thread.h"
-#include "unisono/launch/environment.h"
 #include "unisono/launch/grace_period.h"
 #include "unisono/launch/process/spawn.h"
 #include "unisono/launch/report.h"
-#include "unisono/launch/spawn_ranks.h"
 #include "unisono/net/address.h"
-#include "unisono/net/loopback.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/net/host.h"
 
 namespace unisono::launch {
 namespace {
@@ -73,7 +59,7 @@ RankProcesses::RankProcesses(int call, const SpawnOptions& options)
       store_({.address = net::resolve(net::loopback_host(), 0).front(),
               .secret = secret_,
               .notes_turned_away = true,
-              .logger = Logger("store")}),
+              .logger = base::Logger("store")}),
       ranks_(static_cast<std::size_t>(options.nprocs)) {
   ::pthread_sigmask(SIG_SETMASK, nullptr, &signal_mask_);
   std::array<int, 2> ends{};
@@ -194,7 +180,7 @@ void RankProcesses::start(int rank, const JobLayout& job) {
   state.end = open_pidfd(result.pid);
 }
 
-// Where the kernel has no pidfds it looks again and again.
+// Without pidfds in the kernel, the ranks are polled every 10 ms.
 void RankProcesses::wait_for_ends(Deadline deadline) {
   constexpr std::chrono::milliseconds kLook{10};
   std::vector<pollfd> fds{{is_ending_ ? -1 : stop_read_.get(), POLLIN, 0}};
@@ -223,7 +209,7 @@ void RankProcesses::reap(std::size_t index) {
       end.si_pid != rank.pid) {
     return;
   }
-  // The rank may have needed its own processes until now. Its process id is still taken.
+  // The rank may have needed its own processes until now. The process ID is still reserved.
   if (is_ending_ || end.si_code != CLD_EXITED || end.si_status != 0) {
     ::kill(-rank.pid, SIGTERM);
   }
@@ -256,7 +242,8 @@ void RankProcesses::say_who_is_killed() const {
       late.push_back(static_cast<int>(rank));
     }
   }
-  Logger("spawn").warning(describe_killed(late, options_.grace, SIGTERM, "SpawnOptions::grace"));
+  base::Logger("spawn").warning(
+      describe_killed(late, options_.grace, SIGTERM, "SpawnOptions::grace"));
 }
 
 void RankProcesses::end_all(int signal_number) {

@@ -21,30 +21,33 @@
 
 namespace unisono::launch {
 
-/// What a rank of spawn() finds in its environment.
+/// Values in the environment of a rank of spawn().
 struct Spawned {
-  int call = 0;  ///< Which of the program's calls it is a rank of, from 1.
+  int call = 0;  ///< Number of the spawn() call in the program, from 1.
   int rank = 0;
-  int reason_fd = -1;  ///< Where it writes what it has thrown.
+  int reason_fd = -1;  ///< Descriptor to which the rank writes the text of an exception.
 };
 
-/// The variable's name.
+/// Name of the environment variable.
 inline constexpr const char* kSpawnedVariable = "UNISONO_SPAWNED";
 
-/// Of a reason, so many bytes are passed on.
+/// Longest text of an exception that is passed on.
 inline constexpr std::size_t kMaxReasonBytes = 4096;
 
-/// Nothing in a process that spawn() has not started.
+/// Returns std::nullopt in a process that spawn() has not started.
 [[nodiscard]] std::optional<Spawned> read_spawned(const Environment& environment);
 
-/// The ranks of a call of spawn(): starts them, and ends all when one fails. A thread of its own
-/// starts them and lives as long as they do, since the kernel ends them with the thread that
-/// started them. Thread-safe.
+/// The ranks of a call of spawn(). Starts the ranks, and ends all when a rank fails.
+///
+/// SpawnContext owns the object. A thread of the object starts the ranks and lives until all have
+/// ended, because the kernel ends the ranks together with the thread that started them. The public
+/// functions may be called from any thread. wait_until_started() throws the error of the start;
+/// failure() has the error of a rank.
 class RankProcesses {
  public:
   RankProcesses(int call, const SpawnOptions& options);
 
-  /// Ends the ranks where options.daemon says so, and waits for them.
+  /// Ends the ranks if options.daemon is true, and waits for their ends.
   ~RankProcesses();
 
   RankProcesses(const RankProcesses&) = delete;
@@ -52,13 +55,13 @@ class RankProcesses {
   RankProcesses(RankProcesses&&) = delete;
   RankProcesses& operator=(RankProcesses&&) = delete;
 
-  /// Throws what went wrong at the start.
+  /// Waits until all ranks run. Throws the error that prevented a start.
   void wait_until_started();
 
-  /// Waits for all ends; false when the deadline has passed.
+  /// Waits until all ranks have ended. Returns false if the deadline has passed.
   [[nodiscard]] bool wait(Deadline deadline);
 
-  /// The first rank that failed; once all have ended.
+  /// Returns the error of the first rank that failed. Valid once wait() has returned true.
   [[nodiscard]] const std::optional<SpawnError>& failure() const { return failure_; }
 
   [[nodiscard]] std::vector<pid_t> pids() const;
@@ -67,11 +70,12 @@ class RankProcesses {
   struct Rank {
     pid_t pid = -1;
     Fd end;     // Becomes readable when the process ends.
-    Fd reason;  // What it has thrown.
+    Fd reason;  // The rank writes the text of its exception here.
     int status = 0;
     bool is_running = false;
   };
 
+  /// Body of the thread: starts the ranks, and waits until all have ended.
   void supervise();
   void start_all();
   void start(int rank, const JobLayout& job);

@@ -1,16 +1,18 @@
 #include "unisono/launch/report.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <deque>
+#include <cstdlib>
+#include <fstream>
 #include <map>
-#include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "support/temporary_folder.h"
 
 namespace unisono::launch {
 namespace {
@@ -51,8 +53,8 @@ TEST(FailureReport, SaysWhoHasWaitedForARankThatWasGivenUp) {
   context.kill_note = "it was the launcher's, which is not to be said";
   EXPECT_EQ(
       failure_report(workers, 1, context),
-      "rank 1 (alpha, pid 11) was given up after 60.0 s: others have waited for it for 30.0 s\n"
-      "  who waited for it: rank 0 in barrier #1\n"
+      "rank 1 (alpha, pid 11) was aborted after 60.0 s: others have waited for it for 30.0 s\n"
+      "  waiting ranks: rank 0 in barrier #1\n"
       "    rank 2 in barrier #1\n"
       "  it wrote nothing\n"
       "  ended because of it: rank 0 (killed by SIGTERM)");
@@ -83,7 +85,7 @@ TEST(FailureReport, NamesTheFirstAndWhatBecameOfTheOthers) {
             "  ended because of it: ranks 4, 7 (killed by SIGTERM)");
 }
 
-// For example one that saves when it is asked to end.
+// For example, a rank that saves its state after a termination signal.
 TEST(FailureReport, LeavesOutRanksThatEndedWell) {
   using State = WorkerRecord::State;
   const std::vector<WorkerRecord> workers{
@@ -166,6 +168,80 @@ TEST(RestartReport, SaysWhoMadeEachNecessary) {
 TEST(RankList, JoinsNeighbours) {
   EXPECT_EQ(rank_list(std::vector{3}), "rank 3");
   EXPECT_EQ(rank_list(std::vector{0, 2, 3, 4, 7, 8}), "ranks 0, 2-4, 7-8");
+}
+
+}  // namespace
+
+namespace {
+
+std::string message_of(const std::string& text) {
+  const ErrorFile file;
+  std::ofstream(file.path()) << text;
+  return file.message();
+}
+
+TEST(ErrorFile, HasWhatRecordWrites) {
+  EXPECT_EQ(message_of(R"({"message": {"message": "ValueError: no such data", "extraInfo": )"
+                       R"({"py_callstack": "Traceback...", "timestamp": "1700000000"}}})"),
+            "ValueError: no such data");
+  EXPECT_EQ(message_of(R"({"message": "plain"})"), "plain");
+}
+
+TEST(ErrorFile, HasOtherTextAsItIs) {
+  EXPECT_EQ(message_of(""), "");
+  EXPECT_EQ(message_of("no json"), "no json");
+  EXPECT_EQ(message_of(R"({"message": "\udc80"})"), R"({"message": "\udc80"})");
+  EXPECT_EQ(message_of(R"({"other": 1})"), R"({"other": 1})");
+  const std::string deep(100'000, '[');
+  EXPECT_EQ(message_of(deep), deep.substr(0, 64 << 10));
+}
+
+TEST(ErrorFile, IsThereForOtherProcesses) {
+  const ErrorFile file;
+  ASSERT_EQ(std::system(("echo broken >" + file.path()).c_str()), 0);
+  EXPECT_EQ(file.message(), "broken\n");
+}
+
+}  // namespace
+
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(MemoryKills, AreCountedInBothVersionsOfControlGroups) {
+  const TemporaryFolder root;
+  (void)root.write("proc/vmstat", "nr_free_pages 7\noom_kill 5\n");
+  (void)root.write("proc/self/cgroup", "4:memory:/job\n0::/\n");
+  (void)root.write("sys/fs/cgroup/memory/job/memory.oom_control",
+                   "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+  const MemoryKills first = count_memory_kills(root.path());
+  EXPECT_EQ(first.group, 2U);
+  EXPECT_EQ(first.machine, 5U);
+  (void)root.write("proc/self/cgroup", "0::/job\n");
+  (void)root.write("sys/fs/cgroup/job/memory.events", "low 0\nhigh 0\nmax 9\noom 4\noom_kill 3\n");
+  EXPECT_EQ(count_memory_kills(root.path()).group, 3U);
+}
+
+TEST(MemoryKills, MayBeUnknown) {
+  const TemporaryFolder root;
+  const MemoryKills none = count_memory_kills(root.path());
+  EXPECT_FALSE(none.group.has_value());
+  EXPECT_FALSE(none.machine.has_value());
+  EXPECT_THAT(describe_kill(none, none), HasSubstr("dmesg"));
+}
+
+TEST(MemoryKills, SayWhereASigkillCameFrom) {
+  const MemoryKills before{.group = 1, .machine = 5};
+  EXPECT_THAT(describe_kill(before, {.group = 2, .machine = 6}), HasSubstr("control group"));
+  EXPECT_THAT(describe_kill(before, {.group = 1, .machine = 7}),
+              HasSubstr("killed 2 processes meanwhile"));
+  EXPECT_THAT(describe_kill(before, before), StartsWith("SIGKILL came from outside; it was not"));
+}
+
+TEST(MemoryKills, OfThisMachineCanBeRead) {
+  EXPECT_TRUE(count_memory_kills().machine.has_value());
 }
 
 }  // namespace

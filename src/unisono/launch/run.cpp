@@ -3,57 +3,75 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/config.h"
-#include "unisono/base/cores.h"
 #include "unisono/base/error.h"
 #include "unisono/base/gpus.h"
 #include "unisono/base/log.h"
-#include "unisono/base/random_hex.h"
+#include "unisono/base/process.h"
+#include "unisono/base/text.h"
 #include "unisono/launch/agent.h"
 #include "unisono/launch/binding/bind_ranks.h"
-#include "unisono/launch/binding/bind_to.h"
-#include "unisono/launch/descriptor_limit.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/generations.h"
 #include "unisono/launch/hosts/uplink.h"
-#include "unisono/launch/local_generations.h"
 #include "unisono/launch/nodes/join_nodes.h"
 #include "unisono/launch/process/guardian_link.h"
-#include "unisono/launch/program.h"
 #include "unisono/launch/python_startup.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
-#include "unisono/net/loopback.h"
+#include "unisono/net/host.h"
 #include "unisono/rendezvous/find_launch_info.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/methods/discovery.h"
 #include "unisono/rendezvous/resolve_rendezvous.h"
-#include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/secret.h"
+#include "unisono/rendezvous/this_node.h"
 #include "unisono/store/tcp_server.h"
 
 namespace unisono::launch {
+
+void check_descriptor_limit(int n_workers) {
+  constexpr rlim_t kOurOwn = 64;
+  // For each rank: two descriptors for output, a pidfd, two for the error file and the wait file,
+  // and three connections to the store (the rank's own, another for failure reports, PyTorch's).
+  const rlim_t needed = 8 * static_cast<rlim_t>(n_workers) + kOurOwn;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < needed) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} ranks need {} file descriptors, {} are allowed; raise the limit "
+                            "(ulimit -Hn)",
+                            n_workers,
+                            needed,
+                            limit.rlim_max));
+  }
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 namespace {
 
-// Were one of them closed, the next file we open would become our stdout.
+// If a standard descriptor were closed, the next opened file would become stdin, stdout or stderr.
 void occupy_standard_descriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    // Read-only, so that writing to a stdout that was closed stays an error.
+    // Opened read-only, so that writing to a closed stdout stays an error.
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
       (void)::open("/dev/null", O_RDONLY);
     }
@@ -62,7 +80,7 @@ void occupy_standard_descriptors() {
 
 JobLayout make_layout(const RunOptions& options,
                       const Program& program,
-                      const Config& config,
+                      const base::Config& config,
                       const Environment& environment) {
   constexpr std::size_t kSecretBytes = 32;
   JobLayout job = make_node_layout(options.n_workers, environment);
@@ -90,9 +108,9 @@ JobLayout make_layout(const RunOptions& options,
   return job;
 }
 
-// Ranks have to report a wait well before it is too long.
+// Makes ranks report a wait well before it reaches the limit.
 void set_stall_timeout(const RunOptions& options,
-                       const Config& config,
+                       const base::Config& config,
                        const Environment& environment,
                        JobLayout& job) {
   constexpr int kReportsAtLeast = 2;
@@ -105,7 +123,7 @@ void set_stall_timeout(const RunOptions& options,
     job.stall_interval = std::min(config.stall, job.stall_timeout / kReports);
   } else if (config.stall * kReportsAtLeast > job.stall_timeout) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("run: --stall-timeout {}: ranks say that they wait after {} s "
+                fmt::format("run: --stall-timeout {}: ranks report that they wait after {} s "
                             "(UNISONO_STALL_SECONDS), which may be half of it at most",
                             std::chrono::duration<double>(job.stall_timeout).count(),
                             std::chrono::duration<double>(config.stall).count()));
@@ -120,7 +138,7 @@ std::string make_log_folder(const Environment& environment) {
   return path;
 }
 
-// PyTorch's own clients can't say the hello.
+// PyTorch's own clients do not support the hello.
 bool has_plain_clients(const RunOptions& options, const Program& program) {
   return options.allows_plain_clients || is_python(program);
 }
@@ -128,17 +146,18 @@ bool has_plain_clients(const RunOptions& options, const Program& program) {
 store::TcpServerOptions store_options(const RunOptions& options,
                                       const Program& program,
                                       const JobLayout& job,
-                                      const Config& config) {
+                                      const base::Config& config) {
   return {
       .address = net::resolve(job.master_addr, job.master_port).front(),
       .secret = job.secret.empty() ? rendezvous::find_secret(config, job.master_addr) : job.secret,
       .tls = config.tls,
       .plain_clients = {.own_user = has_plain_clients(options, program)},
       .notes_turned_away = true,
-      .logger = Logger("store", config.log_level)};
+      .logger = base::Logger("store", config.log_level)};
 }
 
-// The nodes of a launcher that has started several of us, each on one of them.
+// Returns the nodes of a foreign launcher that has started a `unisono run` on each of several
+// nodes.
 NodesOptions nodes_of(const rendezvous::LaunchInfo& launch_info) {
   return {.min_nodes = launch_info.world_size,
           .max_nodes = launch_info.world_size,
@@ -147,10 +166,11 @@ NodesOptions nodes_of(const rendezvous::LaunchInfo& launch_info) {
           .port = launch_info.master_port};
 }
 
-// Open MPI's mpirun binds each process, here the launcher and so all its ranks, to one core.
+// Open MPI's mpirun binds each process to a single core; here that is the launcher with all its
+// ranks.
 void warn_of_binding(const RunOptions& options,
                      const rendezvous::LaunchInfo& launch_info,
-                     const Logger& logger) {
+                     const base::Logger& logger) {
   const int n_cores = available_cores();
   const auto n_online = ::sysconf(_SC_NPROCESSORS_ONLN);
   if (launch_info.launcher.empty()) {
@@ -184,10 +204,10 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   const Program program = find_program(options.program, environment);
   check_descriptor_limit(options.n_workers);
   GuardianLink guardian(program);
-  const Config config = read_config(environment);
-  const Logger logger("launcher", config.log_level);
+  const base::Config config = read_config(environment);
+  const base::Logger logger("launcher", config.log_level);
   if (!options.ignored_options.empty()) {
-    logger.info(fmt::format("these options of torchrun say nothing here: {}",
+    logger.info(fmt::format("these options of torchrun have no effect here: {}",
                             fmt::join(options.ignored_options, ", ")));
   }
   if (options.log_dir.empty() && !(options.redirects.empty() && options.tee.empty())) {
@@ -205,9 +225,10 @@ int run(RunOptions options, hosts::Uplink* uplink) {
   JobLayout job = make_layout(options, program, config, environment);
   if (options.bind_to.value_or(BindTo::kNone) == BindTo::kNone) {
     warn_of_binding(options, discovered.launch_info, logger);
-  } else {
-    bind_ranks(*options.bind_to, job, logger);
   }
+  // Each mark needs a descriptor.
+  raise_descriptor_limit();
+  const CoreMarks marks = bind_ranks(options.bind_to, program.path, environment, logger, job);
   set_stall_timeout(options, config, environment, job);
   net::EventLoop own_loop;
   net::EventLoop& loop = uplink == nullptr ? own_loop : uplink->loop();

@@ -3,23 +3,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdlib.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
 #include "unisono/base/error_text.h"
 #include "unisono/launch/rank_processes.h"
 
@@ -34,7 +25,7 @@ void write_reason(int fd, const std::string& reason) {
   [[maybe_unused]] const ssize_t n_written = ::write(fd, text.data(), text.size());
 }
 
-// The rank's whole life after the call.
+// Runs the rank and ends the process.
 // NOLINTBEGIN(concurrency-mt-unsafe): it has one thread before fn, and the program's end is meant.
 [[noreturn]] void run_rank(const std::function<void(int)>& fn, const launch::Spawned& spawned) {
   ::unsetenv(launch::kSpawnedVariable);
@@ -46,7 +37,7 @@ void write_reason(int fd, const std::string& reason) {
     write_reason(spawned.reason_fd, error_text(error));
     std::exit(EXIT_FAILURE);
   } catch (...) {
-    write_reason(spawned.reason_fd, "something that is no std::exception");
+    write_reason(spawned.reason_fd, "an exception that is not a std::exception");
     std::exit(EXIT_FAILURE);
   }
   std::exit(EXIT_SUCCESS);
@@ -95,7 +86,7 @@ SpawnContext spawn_ranks(const std::function<void(int)>& fn, const SpawnOptions&
     if (spawned->call == call) {
       run_rank(fn, *spawned);
     }
-    return {};  // It is over in the program whose rank this process is.
+    return {};  // This call has already returned in the parent program.
   }
   auto ranks = std::make_unique<launch::RankProcesses>(call, options);
   ranks->wait_until_started();

@@ -18,31 +18,34 @@ namespace unisono {
 namespace launch {
 class RankProcesses;
 
-/// Time between asking ranks to end and killing them, where the user gives none.
+/// Default of the time between asking ranks to end and killing them.
 inline constexpr std::chrono::seconds kDefaultGrace{30};
 }  // namespace launch
 
+/// Options of spawn().
 struct SpawnOptions {
+  /// Number of ranks to start.
   int nprocs = 1;
-  bool join = true;  ///< spawn() waits for the ranks' end.
-  /// What ranks that still run get from the end of their SpawnContext: true, they are ended; false,
-  /// it waits for them.
+  bool join = true;  ///< spawn() waits until the ranks have ended.
+  /// Behaviour of ~SpawnContext() if ranks are still running: true, the ranks are ended; false, the
+  /// destructor waits for them.
   bool daemon = false;
-  /// Time between asking ranks to end (SIGTERM) and killing them. A line on stderr names those that
-  /// are killed.
+  /// Time between asking ranks to end (SIGTERM) and killing them. A line on stderr names the killed
+  /// ranks.
   std::chrono::milliseconds grace = launch::kDefaultGrace;
 };
 
-/// A rank failed. The message says which one, its process id, and what it threw, its exit code or
-/// the signal that ended it.
+/// A rank failed. The message has the rank, the process ID, and the exception, exit code or signal.
 class SpawnError : public Error {
  public:
+  /// `rank` is the first rank that failed.
   SpawnError(const std::string& message, int rank, int exit_code)
       : Error(ErrorCode::kPeerLost, message), rank_(rank), exit_code_(exit_code) {}
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
 
-  /// As a shell has it: 128 + the number of the signal that ended the rank.
+  /// Returns the exit code in the form of a shell: 128 + the number of the signal if a signal ended
+  /// the rank.
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
 
  private:
@@ -50,10 +53,11 @@ class SpawnError : public Error {
   int exit_code_;
 };
 
-/// Ranks that spawn() has started. One thread at a time.
+/// Handle of the ranks that spawn() has started. Not thread-safe. join() throws the error of a
+/// failed rank.
 class SpawnContext {
  public:
-  /// No ranks.
+  /// Creates a handle without ranks.
   SpawnContext();
 
   SpawnContext(SpawnContext&& other) noexcept;
@@ -61,15 +65,17 @@ class SpawnContext {
   SpawnContext(const SpawnContext&) = delete;
   SpawnContext& operator=(const SpawnContext&) = delete;
 
-  /// See SpawnOptions::daemon. Throws nothing: join() before it says whether a rank failed.
+  /// Ends the ranks or waits for them, see SpawnOptions::daemon. Does not throw; call join() before
+  /// to learn of a failed rank.
   ~SpawnContext();
 
-  /// Waits until all ranks have ended. False when `timeout` is over and some still run.
+  /// Waits until all ranks have ended. Returns false if `timeout` has passed and a rank is still
+  /// running.
   ///
-  /// Throws SpawnError when a rank has failed: the first one, after all others were ended.
+  /// Throws SpawnError for the first rank that failed, after all other ranks have ended.
   [[nodiscard]] bool join(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
-  /// The ranks' process ids, in the order of the ranks.
+  /// Returns the process IDs of the ranks, in rank order.
   [[nodiscard]] std::vector<pid_t> pids() const;
 
  private:
@@ -79,7 +85,7 @@ class SpawnContext {
   std::unique_ptr<launch::RankProcesses> ranks_;
 };
 
-/// spawn() for a function that needs nothing but the rank.
+/// spawn() for a function with the rank as its only argument.
 [[nodiscard]] SpawnContext spawn_ranks(const std::function<void(int)>& fn,
                                        const SpawnOptions& options);
 
@@ -93,20 +99,21 @@ inline constexpr bool kIsTuple<std::tuple<Ts...>> = true;
 }  // namespace detail
 
 /// Runs fn(rank, args...) on `options.nprocs` ranks, each a process of its own on this machine, and
-/// serves their store: init_process_group() in fn finds the others. What torch.multiprocessing's
-/// spawn() is in Python.
+/// serves their store, so that init_process_group() in fn finds the other ranks. Corresponds to
+/// torch.multiprocessing.spawn() in Python.
 ///
-/// A rank is this program executed again with the same arguments: it runs main() up to this call,
-/// and in it, instead of the return, fn and the end of the process. So what stands before the call
-/// runs on every rank, too, and has to come to the same; what stands behind it does not. A program
-/// may call it several times, not in fn. Ranks have no stdin, and end with this process, even if it
-/// is killed.
+/// A rank is this program, executed again with the same arguments. It runs main() up to this call;
+/// here it runs fn and then ends the process instead of returning. Code before the call therefore
+/// runs on every rank and must reach this call in the same way; code after the call does not run on
+/// ranks. A program may call spawn() several times, but not in fn. Ranks have no stdin, and end
+/// with this process even if it is killed.
 ///
-/// When a rank throws, exits with another code than 0 or is ended by a signal, the others are
-/// ended.
+/// If a rank throws, returns an exit code other than 0, or is ended by a signal, the other ranks
+/// are ended.
 ///
-/// Throws SpawnError for that, if options.join, else join() does; Error: kInvalidArgument for less
-/// than one rank and a call in a rank, kSystem when a process can't be started.
+/// Throws SpawnError for a failed rank if options.join is true (otherwise join() throws it),
+/// Error(kInvalidArgument) for fewer than one rank and for a call in a rank, Error(kSystem) if a
+/// process cannot be started.
 template <class Function, class Arguments = std::tuple<>>
 SpawnContext spawn(Function fn, Arguments args = {}, const SpawnOptions& options = {}) {
   static_assert(detail::kIsTuple<Arguments>,

@@ -3,17 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include <gtest/gtest.h>
-
-#include "unisono/base/deadline.h"
-#include "unisono/base/fd.h"
-#include "unisono/base/wait_record.h"
-#include "unisono/launch/late_rank.h"
 
 namespace unisono::launch {
 namespace {
@@ -21,15 +11,103 @@ namespace {
 using std::chrono::seconds;
 using Time = Deadline::Clock::time_point;
 
+constexpr std::chrono::milliseconds kLimit = seconds(30);
+
 Time at(int time) {
   return Time(seconds(1000 + time));
 }
+
+RankWait wait_of(int rank, std::vector<int> late, int since) {
+  return {.rank = rank, .since = at(since), .operation = "barrier #1", .late = std::move(late)};
+}
+
+std::optional<int> late_rank(const std::vector<RankWait>& waits, int now) {
+  const std::optional<LateRankWaits> late = find_late_rank(waits, kLimit, at(now));
+  return late ? std::optional(late->rank) : std::nullopt;
+}
+
+TEST(LateRank, IsWhoIsWaitedForAsLongAsTheLimit) {
+  const std::vector<RankWait> waits{wait_of(0, {1}, 0), wait_of(2, {1}, 5)};
+  EXPECT_EQ(late_rank(waits, 29), std::nullopt);
+  const std::optional<LateRankWaits> late = find_late_rank(waits, kLimit, at(30));
+  ASSERT_TRUE(late.has_value());
+  EXPECT_EQ(late->rank, 1);
+  EXPECT_EQ(late->since, at(0));
+  EXPECT_EQ(late->waits, waits);
+  EXPECT_EQ(late_rank({}, 30), std::nullopt);
+}
+
+TEST(LateRank, OfSeveralIsTheOneThatIsWaitedForLongest) {
+  EXPECT_EQ(late_rank({wait_of(0, {1}, 5), wait_of(0, {2}, 0)}, 60), 2);
+  EXPECT_EQ(late_rank({wait_of(0, {3, 2}, 0)}, 60), 2) << "of equal ones the first";
+  EXPECT_EQ(late_rank({wait_of(0, {1}, 5), wait_of(4, {1}, 0), wait_of(0, {2}, 3)}, 60), 1);
+}
+
+TEST(LateRank, IsNoneThatWaitsForOthersItself) {
+  EXPECT_EQ(late_rank({wait_of(0, {1, 2}, 0), wait_of(1, {2}, 0)}, 60), 2);
+  EXPECT_EQ(late_rank({wait_of(0, {1, 2}, 0), wait_of(1, {2}, 59)}, 60), 2)
+      << "however short its wait is";
+}
+
+// Rank 0 waits for rank 1, which waits for rank 2, which waits for rank 3.
+TEST(LateRank, AtTheEndOfAChainCountsWhenItHasBeenWaitedForAsLong) {
+  const std::vector<RankWait> waits{wait_of(0, {1}, 0), wait_of(1, {2}, 10), wait_of(2, {3}, 40)};
+  EXPECT_EQ(late_rank(waits, 60), std::nullopt);
+  EXPECT_EQ(late_rank(waits, 70), 3);
+}
+
+TEST(LateRank, IsNoneInACircle) {
+  EXPECT_EQ(late_rank({wait_of(0, {1}, 0), wait_of(1, {0}, 0)}, 60), std::nullopt);
+  EXPECT_EQ(late_rank({wait_of(0, {1, 2}, 0), wait_of(1, {0}, 0)}, 60), 2)
+      << "but one that both would need is";
+}
+
+TEST(LateRank, MayWaitForAnyRank) {
+  EXPECT_EQ(late_rank({wait_of(0, {1}, 0), wait_of(1, {}, 0)}, 60), 1);
+  EXPECT_EQ(late_rank({wait_of(1, {}, 0)}, 60), std::nullopt) << "which is nobody's fault";
+}
+
+TEST(LateRank, ComesNextWhenTheNextWaitIsAsOldAsTheLimit) {
+  const std::vector<RankWait> waits{
+      wait_of(0, {1}, 0), wait_of(1, {2}, 10), wait_of(2, {}, 5), wait_of(3, {2}, 20)};
+  EXPECT_EQ(next_late_rank(waits, kLimit, at(20)).time(), at(30));
+  EXPECT_EQ(next_late_rank(waits, kLimit, at(30)).time(), at(40));
+  EXPECT_EQ(next_late_rank(waits, kLimit, at(40)).time(), at(50));
+  EXPECT_TRUE(next_late_rank(waits, kLimit, at(50)).is_never());
+  EXPECT_TRUE(next_late_rank({}, kLimit, at(0)).is_never());
+}
+
+TEST(LateRank, IsDescribedByTheOperationsThatWaitForIt) {
+  std::vector<RankWait> waits;
+  for (const int rank : {0, 2, 3, 4}) {
+    waits.push_back(wait_of(rank, {1}, rank));
+  }
+  waits.push_back(
+      {.rank = 6, .since = at(1), .operation = "recv (f32[4], from rank 1)", .late = {1}});
+  waits.push_back(wait_of(1, {}, 0));
+  EXPECT_EQ(describe_waits(find_late_rank(waits, kLimit, at(60)).value(), at(60)),
+            "ranks 0, 2-4 in barrier #1 for 60.0 s\n"
+            "rank 6 in recv (f32[4], from rank 1) for 59.0 s");
+  for (int rank = 10; rank < 20; ++rank) {
+    waits.push_back(wait_of(rank, {1}, 2));
+    waits.back().operation += std::to_string(rank);
+  }
+  EXPECT_TRUE(describe_waits(find_late_rank(waits, kLimit, at(60)).value(), at(60))
+                  .ends_with("\nand in 7 other operations"));
+}
+
+}  // namespace
+
+namespace {
+
+using std::chrono::seconds;
+using Time = Deadline::Clock::time_point;
 
 LongWait wait_since(int since, int seen) {
   return {.since = at(since), .seen = at(seen), .operation = "barrier #1", .late = {1}};
 }
 
-// As a rank does it.
+// Writes a record as a rank does.
 void write_record(const std::string& path, const WaitRecord& record) {
   const Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_TRUE(file.is_open()) << path;
@@ -81,7 +159,7 @@ TEST(StallWatch, KeepsWhatItHasSeenWhileTheRankWrites) {
   EXPECT_EQ(watch.waits().size(), 1U);
 }
 
-// As by Ctrl-Z, and with it all ranks.
+// Ctrl-Z stops the launcher together with all ranks.
 TEST(StallWatch, AfterItWasStoppedAllWaitsBeginAnew) {
   StallWatch watch(0, 1);
   write_record(watch.path(0), {.pid = 17, .waits = {wait_since(0, 9)}});

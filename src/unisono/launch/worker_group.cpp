@@ -3,50 +3,31 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/process_state.h"
+#include "unisono/base/process.h"
 #include "unisono/base/wait_record.h"
-#include "unisono/launch/binding/rank_bindings.h"
-#include "unisono/launch/cause.h"
-#include "unisono/launch/environment.h"
-#include "unisono/launch/late_rank.h"
-#include "unisono/launch/output/outputs.h"
 #include "unisono/launch/process/channel.h"
-#include "unisono/launch/process/guardian_link.h"
-#include "unisono/launch/process/protocol.h"
-#include "unisono/launch/process/signals.h"
-#include "unisono/launch/program.h"
-#include "unisono/launch/report.h"
-#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 namespace {
 
-// The guardian gives up after 10 and 30 s, and then says so.
+// The guardian reports a failure after 10 s (kill) or 30 s (spawn) at the latest.
 constexpr std::chrono::seconds kKillAnswer{12};
 constexpr std::chrono::seconds kSpawnAnswer{40};
-// What it does at once where it runs at all.
+// Time for answers that a working guardian gives at once.
 constexpr std::chrono::seconds kEndAnswer{5};
 constexpr std::chrono::seconds kKillTaken{3};
 // The guardian kills leftovers sooner.
 constexpr std::chrono::seconds kLeftoversEnd{5};
 
-// Only rank 0 may read our stdin, and in the background not even it: reading would take the
+// Only rank 0 may read stdin. A job in the background must not, because reading would take the
 // terminal's input from the shell.
 bool may_pass_stdin(int node_rank) {
   const bool in_background =
@@ -85,7 +66,8 @@ void WorkerGroup::start() {
   spawn_next();
 }
 
-// One after the other: a program that can't be executed then fails once, not once per rank.
+// Ranks are started in sequence, so that a program that cannot be executed fails once and not once
+// per rank.
 void WorkerGroup::spawn_next() {
   if (n_ordered_ == workers_.size() || phase_ != Phase::kRunning) {
     return;
@@ -120,7 +102,7 @@ void WorkerGroup::spawn_next() {
       false,
       {gets_stdin ? STDIN_FILENO : null_.get(), ends.out.get(), ends.err.get()});
   if (!sent) {
-    fail({kLauncherFailed, std::nullopt, "the guardian process does not take orders"});
+    fail({kLauncherFailed, std::nullopt, "the guardian process does not accept requests"});
   }
 }
 
@@ -145,7 +127,7 @@ void WorkerGroup::give_up(int rank, std::chrono::nanoseconds waited, const std::
   fail({kGivenUp, index, ""});
 }
 
-// As long as it is there: a rank may be a shell's child.
+// Describes the waiting process as long as it exists; a rank may be the child of a shell.
 std::string WorkerGroup::describe_process(std::size_t index) const {
   const pid_t pid = workers_[index].pid;
   const pid_t waiting = stalls_ ? stalls_->pid(index).value_or(pid) : pid;
@@ -211,7 +193,7 @@ void WorkerGroup::on_message(const Started& message) {
   awaits_spawn_ = false;
   ends_.add(index, message.pid);
   if (message.local_rank == 0) {
-    // If rank 0 closes its stdin, whoever writes to it has to notice.
+    // If rank 0 closes its stdin, the process that writes to that pipe must get an error.
     ::dup2(null_.get(), STDIN_FILENO);
   }
   if (options_.verbose) {
@@ -226,7 +208,8 @@ void WorkerGroup::on_message(const Started& message) {
     phase_deadline_ = ends_.unreported().empty() ? Deadline::never() : Deadline::after(kEndAnswer);
     spawn_next();
   } else {
-    // The guardian takes one order after the other, so that those to end came to this rank, too.
+    // The guardian executes orders in sequence, so the order to end the ranks reached this rank as
+    // well.
     workers_[index].ended_by_us = true;
   }
 }
@@ -235,6 +218,14 @@ void WorkerGroup::on_message(const SpawnFailed& message) {
   awaits_spawn_ = false;
   if (message.is_of_cores) {
     const auto index = static_cast<std::size_t>(message.local_rank);
+    if (!options_.job.binding.empty()) {
+      // The user has not asked for binding, so the ranks run without.
+      options_.job.cores.clear();
+      options_.job.binding = "not bound: the kernel refused to bind them";
+      --n_ordered_;
+      spawn_next();
+      return;
+    }
     fail({kLauncherFailed,
           std::nullopt,
           describe_failed_binding(options_.job, index, message.error_number)});
@@ -270,12 +261,15 @@ void WorkerGroup::on_message(const Idle& /*message*/) {
 void WorkerGroup::on_message(const Stuck& message) {
   outputs_.message(fmt::format("SIGKILL does not end these processes:{}", pid_list(message.pids)));
   if (!cause_) {
-    cause_ = Cause{kLauncherFailed, std::nullopt, "the ranks are done, but not all they started"};
+    cause_ = Cause{kLauncherFailed,
+                   std::nullopt,
+                   "the ranks have ended, but not all processes that they started"};
   }
   phase_ = Phase::kOver;
 }
 
-// The kernel tells the guardian at the same time, and the guardian us.
+// The kernel notifies the guardian at the same time, so the guardian's report must follow within
+// kEndAnswer.
 void WorkerGroup::on_unreported_end() {
   if (phase_ == Phase::kRunning && !awaits_spawn_) {
     phase_deadline_ = Deadline::after(kEndAnswer);
@@ -314,7 +308,7 @@ void WorkerGroup::mark_running_as_ended_by_us() {
 
 void WorkerGroup::order(const Message& message) {
   if (phase_ == Phase::kOver) {
-    return;  // There is no guardian any more, or nobody to end.
+    return;  // The guardian has ended, or no rank is left.
   }
   guardian_.wake();
   guardian_.channel().send(message, false);
@@ -333,7 +327,8 @@ void WorkerGroup::terminate() {
   }
 }
 
-// The guardian ends what the ranks have left behind; Idle says that nothing is left.
+// The guardian ends the processes that the ranks have left behind; Idle reports that no process is
+// left.
 void WorkerGroup::await_leftovers() {
   if (phase_ == Phase::kKilling || phase_ == Phase::kOver) {
     return;
@@ -415,7 +410,8 @@ void WorkerGroup::on_deadline() {
   }
 }
 
-// The ranks end with it. What they leave behind becomes ours.
+// The ranks end with the guardian. The processes that they leave behind become children of this
+// process.
 void WorkerGroup::give_guardian_up() {
   outputs_.message(
       fmt::format("the guardian process (pid {}) does not answer; it is killed, and "
@@ -435,7 +431,7 @@ void WorkerGroup::on_reaped(pid_t pid, int status) {
   }
 }
 
-// The first rank that failed is the cause, though the guardian did not tell of it.
+// The first rank that failed is the cause, even without a report of the guardian.
 void WorkerGroup::on_all_reaped() {
   for (const std::size_t index : ends_.unreported()) {
     if (!cause_ && workers_[index].status != 0) {

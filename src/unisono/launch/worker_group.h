@@ -11,17 +11,13 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
-#include "unisono/launch/binding/rank_bindings.h"
-#include "unisono/launch/cause.h"
+#include "unisono/launch/binding/bind_ranks.h"
 #include "unisono/launch/environment.h"
-#include "unisono/launch/error_file.h"
 #include "unisono/launch/grace_period.h"
-#include "unisono/launch/late_rank.h"
-#include "unisono/launch/memory_kills.h"
+#include "unisono/launch/messages.h"
 #include "unisono/launch/output/outputs.h"
-#include "unisono/launch/process/end_watch.h"
+#include "unisono/launch/process/children.h"
 #include "unisono/launch/process/guardian_link.h"
-#include "unisono/launch/process/protocol.h"
 #include "unisono/launch/process/signals.h"
 #include "unisono/launch/program.h"
 #include "unisono/launch/report.h"
@@ -30,88 +26,93 @@
 
 namespace unisono::launch {
 
+/// Settings of a WorkerGroup.
 struct WorkerGroupOptions {
   JobLayout job;
-  std::chrono::milliseconds grace;  ///< From asking the ranks to end to killing them.
+  std::chrono::milliseconds grace;  ///< Time from asking the ranks to end to killing them.
   bool verbose;
-  bool reports_bindings;  ///< Says where the ranks run, once all do.
+  bool reports_bindings;  ///< Reports the cores of the ranks once all ranks run.
 };
 
-/// One generation of a node's ranks: starts them, watches them, and ends all when one fails.
+/// A generation of a node's ranks. Starts and watches the ranks, and ends all when a rank fails.
 ///
-/// Belongs to the loop's thread. Nothing of it runs any more once it is over, unless the guardian
-/// is gone: then its ranks are the owner's to reap.
+/// The Agent owns the object until the generation ends. All functions run on the loop's thread.
+/// After is_over() no process of the generation runs, unless the guardian has ended: the owner then
+/// reaps the ranks. The constructor throws Error(kSystem); later failures become cause().
 class WorkerGroup {
  public:
-  /// Starts nothing yet. All but `options` must outlive the object.
+  /// Does not start any rank yet. All arguments except `options` must outlive the object.
   WorkerGroup(net::EventLoop& loop,
               GuardianLink& guardian,
               Outputs& outputs,
               const Program& program,
               const WorkerGroupOptions& options);
 
+  /// Starts the ranks, in sequence.
   void start();
 
-  /// Takes what the guardian says.
+  /// Handles a message of the guardian.
   void handle(const Message& message);
 
-  /// The guardian has ended, and the ranks with it.
+  /// Called when the guardian has ended, and the ranks with it.
   void on_guardian_gone();
 
-  /// This process has reaped a rank, in the place of a guardian that is gone.
+  /// Records the status of a rank that this process has reaped after the guardian ended.
   void on_reaped(pid_t pid, int status);
 
-  /// All is reaped that a guardian that is gone has left.
+  /// Called when all processes that an ended guardian has left are reaped.
   void on_all_reaped();
 
-  /// Ends the ranks because the launcher got this signal. Others that follow change nothing, but
-  /// for a second Ctrl-C, which kills them.
+  /// Ends the ranks because the launcher received `signal`. Further signals have no effect, except
+  /// a second Ctrl-C, which kills the ranks.
   void stop(const CaughtSignal& signal);
 
-  /// Sends the ranks a signal that is not to end them.
+  /// Sends the ranks a signal that is not meant to end them.
   void pass_on(int signal_number);
 
-  /// Ends the ranks because of this, unless they end because of something else already.
+  /// Ends the ranks because of `cause`, unless they are already ending for another cause.
   void fail(Cause cause);
 
-  /// Ends the ranks because others have waited `waited` for this one, as `waits` says in lines;
-  /// nothing where it is none of this node's that runs.
+  /// Ends the ranks because other ranks have waited for `rank` during `waited`; `waits` describes
+  /// the waits in lines. Has no effect if `rank` does not run on this node.
   void give_up(int rank, std::chrono::nanoseconds waited, const std::string& waits);
 
-  /// In which long waits its ranks are; none without JobLayout::stall_timeout.
+  /// Returns the long waits of the ranks; empty without JobLayout::stall_timeout.
   [[nodiscard]] std::span<const RankWait> waits() const;
 
-  /// Whose waits have changed since the last call: their places among the workers.
+  /// Returns the indices of the workers with waits that have changed since the last call.
   [[nodiscard]] std::vector<std::size_t> take_changed_waits();
 
   [[nodiscard]] std::span<const RankWait> waits_of(std::size_t worker) const {
     return stalls_ ? stalls_->waits_of(worker) : std::span<const RankWait>();
   }
 
-  /// When on_deadline() is due.
+  /// Returns the time at which on_deadline() is due.
   [[nodiscard]] Deadline deadline() const;
 
+  /// Reads the wait files, shows notices, and begins the next phase of ending the ranks, as far as
+  /// these are due.
   void on_deadline();
 
   [[nodiscard]] bool is_over() const { return phase_ == Phase::kOver; }
 
-  /// Whether the guardian has said that no process of this generation is left.
+  /// Returns true if the guardian has reported that no process of this generation is left.
   [[nodiscard]] bool left_nothing() const { return left_nothing_; }
 
   [[nodiscard]] const std::optional<Cause>& cause() const { return cause_; }
 
   [[nodiscard]] std::span<const WorkerRecord> workers() const { return workers_; }
 
-  /// Where a SIGKILL has come from that ended one of them.
+  /// Returns the likely origin of a SIGKILL that ended a worker.
   [[nodiscard]] std::string describe_kill() const;
 
-  /// Since start().
+  /// Returns the time since start().
   [[nodiscard]] std::chrono::nanoseconds lifetime() const { return Clock::now() - start_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // How far ending the ranks has come. Each phase has the next one's deadline.
+  // Progress of ending the ranks. Each phase has a deadline after which the next phase begins.
   enum class Phase { kRunning, kInterrupted, kTerminating, kKilling, kOver };
 
   void spawn_next();

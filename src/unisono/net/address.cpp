@@ -3,28 +3,23 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdint>
+#include <charconv>
 #include <cstring>
 #include <memory>
-#include <optional>
-#include <string>
 #include <system_error>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/net/host_port.h"
+#include "unisono/net/host.h"
 
 namespace unisono::net {
 namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-// Returns getaddrinfo's code; `list` holds its results when that is 0.
+// Returns the result code of getaddrinfo(); `list` holds the addresses if the code is 0.
 int look_up(const std::string& host, std::uint16_t port, int flags, AddressList& list) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -41,7 +36,7 @@ sockaddr_storage copy(const addrinfo& info) {
   return storage;
 }
 
-// Port 0 stands for any.
+// Returns an empty text for port 0, which stands for any port.
 std::string describe_port(std::uint16_t port) {
   return port == 0 ? "" : fmt::format(" (for port {})", port);
 }
@@ -59,7 +54,7 @@ const sockaddr_in6& v6(const sockaddr_storage& storage) {
 std::optional<Address> Address::parse(const std::string& ip, std::uint16_t port) {
   sockaddr_storage storage{};
   auto& address = reinterpret_cast<sockaddr_in&>(storage);
-  // getaddrinfo() says the same, and takes ten times as long.
+  // A shortcut: getaddrinfo() gives the same result but takes ten times as long.
   if (::inet_pton(AF_INET, ip.c_str(), &address.sin_addr) == 1) {
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
@@ -68,7 +63,7 @@ std::optional<Address> Address::parse(const std::string& ip, std::uint16_t port)
   const bool has_brackets = ip.size() > 2 && ip.starts_with('[') && ip.ends_with(']');
   const std::string bare = has_brackets ? ip.substr(1, ip.size() - 2) : ip;
   AddressList list(nullptr, &::freeaddrinfo);
-  // glibc takes "*" for any address.
+  // glibc would parse "*" as the wildcard address.
   if (bare.empty() || bare == "*" || look_up(bare, port, AI_NUMERICHOST, list) != 0 ||
       (has_brackets && list->ai_family != AF_INET6)) {
     return std::nullopt;
@@ -79,7 +74,7 @@ std::optional<Address> Address::parse(const std::string& ip, std::uint16_t port)
 Address Address::any(int family, std::uint16_t port) {
   sockaddr_storage storage{};
   storage.ss_family = static_cast<sa_family_t>(family);
-  // The port lies at the same place in both families.
+  // Both families have the port at the same offset.
   reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
   return Address(storage);
 }
@@ -177,6 +172,59 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
                 fmt::format("host \"{}\"{} has no address: {}", host, describe_port(port), reason));
   }
   return addresses;
+}
+
+namespace {
+
+constexpr int kIpv4Bits = 32;
+constexpr int kIpv6Bits = 128;
+
+bool bit_of(const in6_addr& ip, int index) {
+  return (ip.s6_addr[index / 8] >> (7 - index % 8) & 1) != 0;
+}
+
+bool has_same_bits(const in6_addr& a, const in6_addr& b, int n_bits) {
+  for (int index = 0; index < n_bits; ++index) {
+    if (bit_of(a, index) != bit_of(b, index)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<int> parse_n_bits(const std::string& text, int most) {
+  int n_bits = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, n_bits);
+  const bool is_valid = error == std::errc() && stop == end && n_bits >= 0 && n_bits <= most;
+  return is_valid ? std::optional(n_bits) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Network> Network::parse(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  const std::optional<Address> address = Address::parse(text.substr(0, slash), 0);
+  if (!address) {
+    return std::nullopt;
+  }
+  const int most = address->family() == AF_INET ? kIpv4Bits : kIpv6Bits;
+  const std::optional<int> n_bits =
+      slash == std::string::npos ? most : parse_n_bits(text.substr(slash + 1), most);
+  if (!n_bits) {
+    return std::nullopt;
+  }
+  const Network network(address->ipv6(), *n_bits + kIpv6Bits - most);
+  for (int index = network.n_bits_; index < kIpv6Bits; ++index) {
+    if (bit_of(network.first_, index)) {
+      return std::nullopt;
+    }
+  }
+  return network;
+}
+
+bool Network::contains(const Address& address) const {
+  return has_same_bits(first_, address.ipv6(), n_bits_);
 }
 
 }  // namespace unisono::net

@@ -1,20 +1,36 @@
 #include "unisono/net/event_loop.h"
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/mutex.h"
 
 namespace unisono::net {
+
+Wakeup::Wakeup() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!fd_.is_open()) {
+    throw descriptor_error("creating an eventfd", errno);
+  }
+}
+
+void Wakeup::wake() const noexcept {
+  constexpr std::uint64_t kOne = 1;
+  // The write fails only if the counter is full, and then the descriptor is readable anyway.
+  [[maybe_unused]] const ssize_t n_written = ::write(fd_.get(), &kOne, sizeof(kOne));
+}
+
+void Wakeup::clear() const noexcept {
+  std::uint64_t count = 0;
+  // The read fails only if the counter is 0.
+  [[maybe_unused]] const ssize_t n_read = ::read(fd_.get(), &count, sizeof(count));
+}
+
 namespace {
 
 constexpr std::uint64_t kWakeupId = 0;
@@ -134,7 +150,7 @@ void EventLoop::dispatch(std::uint64_t id, std::uint32_t events) {
   if (found == callbacks_.end()) {
     return;
   }
-  // Kept alive here, since a callback may remove itself.
+  // The copy keeps the callback alive, because a callback may remove itself.
   const std::shared_ptr<FdCallback> callback = found->second;
   (*callback)(events);
 }

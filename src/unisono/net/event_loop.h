@@ -11,53 +11,74 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
-#include "unisono/net/wakeup.h"
 
 namespace unisono::net {
 
-/// Calls back when file descriptors are ready, timers are due, or another thread asks for it.
+/// Wakes a thread that sleeps in poll(2) or epoll_wait(2). Thread-safe.
+class Wakeup {
+ public:
+  Wakeup();
+
+  /// Returns a descriptor that is readable from wake() to clear().
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+  void wake() const noexcept;
+
+  /// Resets the wake-ups so far.
+  void clear() const noexcept;
+
+ private:
+  Fd fd_;
+};
+
+/// A single-threaded event loop on epoll: calls back when file descriptors are ready, timers
+/// expire, or another thread posts a task.
 ///
-/// Everything but post(), wake() and stop() belongs to the thread that runs the loop. Callbacks
-/// may add, change and remove descriptors and timers, their own included; they do not run the loop.
-/// What one throws ends run_once() and run(), which may be called again: what descriptors are ready
-/// for is then still to be handled; a timer that threw is over, and so are the posts beside one.
+/// The owner runs the loop on one thread and destroys it after run() has returned. post(), wake()
+/// and stop() may be called from any thread; all other functions belong to the loop's thread.
+/// Callbacks may add, change and remove descriptors and timers, including their own, but must not
+/// run the loop.
+///
+/// An exception of a callback leaves run_once() or run(); both may be called again. Ready
+/// descriptors are then reported again. A timer that threw has ended, and the remaining tasks of a
+/// batch of posts are dropped.
 class EventLoop {
  public:
   /// Receives epoll(7)'s event bits.
   using FdCallback = std::function<void(std::uint32_t events)>;
   using Task = std::function<void()>;
 
-  /// Names a timer; 0 is none.
+  /// Id of a timer; 0 is never used.
   using TimerId = std::uint64_t;
 
   EventLoop();
 
-  /// Watches `fd` for `events` (EPOLLIN, EPOLLOUT; errors always), level-triggered. Does not own
-  /// it: remove() comes before close(). Where it throws nothing has changed.
+  /// Watches `fd` for `events` (EPOLLIN, EPOLLOUT; errors always), level-triggered. The loop does
+  /// not own the descriptor: call remove() before close(). If add() throws, the loop is unchanged.
   void add(int fd, std::uint32_t events, FdCallback callback);
 
   /// Changes the events of a watched descriptor.
   void modify(int fd, std::uint32_t events);
 
-  /// Stops watching. An event that the kernel already reported is dropped.
+  /// Stops watching. Drops events that the kernel has already reported.
   void remove(int fd);
 
-  /// Runs `task` once, when `when` has come and the loop runs.
+  /// Runs `task` once on the loop's thread at the time `when` or later.
   TimerId add_timer(Deadline when, Task task);
 
-  /// Forgets a timer; one that ran or never was is no error.
+  /// Cancels a timer. Has no effect if the timer has run or does not exist.
   void cancel_timer(TimerId timer);
 
-  /// Handles what is ready, waiting for the first thing until `deadline`.
+  /// Waits for the first event until `deadline`, then handles all events that are ready.
   void run_once(Deadline deadline);
 
-  /// Runs until stop(). A stop() that came before ends it at once.
+  /// Runs the loop until stop(). An earlier stop() ends run() after one iteration.
   void run();
 
-  /// Runs `task` on the loop's thread, in the order of the posts. Any thread.
+  /// Runs `task` on the loop's thread, in the order of the post() calls. Any thread.
   void post(Task task);
 
-  /// Ends a run_once() that waits. Any thread.
+  /// Ends a waiting run_once(). Any thread.
   void wake();
 
   /// Ends run(). Any thread.
@@ -72,7 +93,8 @@ class EventLoop {
 
   Fd epoll_;
   Wakeup wakeup_;
-  // Events carry the id, not the descriptor: the number of a closed descriptor comes back soon.
+  // Events carry this id instead of the descriptor, because the kernel soon reuses the number of a
+  // closed descriptor.
   std::uint64_t next_id_ = 1;
   std::unordered_map<int, std::uint64_t> ids_;
   std::unordered_map<std::uint64_t, std::shared_ptr<FdCallback>> callbacks_;

@@ -1,21 +1,18 @@
 #include "unisono/net/event_loop.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdint>
-#include <functional>
 #include <thread>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
+#include "unisono/net/io.h"
 
 namespace unisono::net {
 namespace {
@@ -27,7 +24,7 @@ Fd ready_eventfd() {
   return Fd(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
-// Runs the loop until `is_done`; false when that takes too long.
+// Runs the loop until `is_done` returns true. Returns false after a timeout.
 bool run_until(EventLoop& loop, const std::function<bool()>& is_done) {
   const Deadline deadline = Deadline::after(seconds(20));
   while (!is_done() && !deadline.has_passed()) {
@@ -71,7 +68,7 @@ TEST(EventLoop, ACallbackMayRemoveItselfAndOthersOfTheSameRound) {
         loop.remove(each.get());
         each.reset();
       }
-      // New descriptors get the closed ones' numbers, and must not get their events.
+      // New descriptors reuse the numbers of the closed descriptors, and must not get their events.
       for (Fd& each : fds) {
         each = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         loop.add(each.get(), EPOLLIN, [&](std::uint32_t) { n_calls += 100; });
@@ -162,6 +159,30 @@ TEST(EventLoop, MisuseIsAnInternalError) {
   loop.add(fd.get(), EPOLLIN, [](std::uint32_t) {});
   EXPECT_THROW(loop.add(fd.get(), EPOLLIN, [](std::uint32_t) {}), Error);
   EXPECT_THROW(loop.add(-1, EPOLLIN, [](std::uint32_t) {}), Error);
+}
+
+bool is_awake(const Wakeup& wakeup) {
+  return wait_for(wakeup.fd(), POLLIN, Deadline::after(std::chrono::seconds(0)));
+}
+
+TEST(Wakeup, IsReadableUntilItIsCleared) {
+  const Wakeup wakeup;
+  EXPECT_FALSE(is_awake(wakeup));
+  wakeup.wake();
+  wakeup.wake();
+  EXPECT_TRUE(is_awake(wakeup));
+  EXPECT_TRUE(is_awake(wakeup));
+  wakeup.clear();
+  EXPECT_FALSE(is_awake(wakeup));
+  wakeup.clear();
+  wakeup.wake();
+  EXPECT_TRUE(is_awake(wakeup));
+}
+
+TEST(Wakeup, EndsAnotherThreadsSleep) {
+  const Wakeup wakeup;
+  const std::jthread other([&] { wakeup.wake(); });
+  EXPECT_TRUE(wait_for(wakeup.fd(), POLLIN, Deadline::after(std::chrono::seconds(20))));
 }
 
 }  // namespace

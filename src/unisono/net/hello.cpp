@@ -3,25 +3,70 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include <cerrno>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
 
 #include "unisono/base/bytes.h"
-#include "unisono/base/error.h"
-#include "unisono/net/proof.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
 
 namespace unisono::net {
 namespace {
 
-// "\xF5unisono", u16 version, u16 bytes of the body: the same in every version.
+// Disables OpenSSL's cleanup at exit. A program may end without destroying its groups; the groups'
+// threads then run until the process ends and still need OpenSSL's tables.
+void keep_openssl_until_the_end() {
+  static const bool is_kept = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+  UNISONO_CHECK(is_kept, "OpenSSL can't be initialized");
+}
+
+}  // namespace
+
+Nonce make_nonce() {
+  keep_openssl_until_the_end();
+  Nonce nonce{};
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) !=
+      1) {
+    throw system_error("draw random bytes", EIO);
+  }
+  return nonce;
+}
+
+Proof hmac_sha256(std::string_view secret, std::span<const std::byte> message) {
+  keep_openssl_until_the_end();
+  Proof proof{};
+  std::size_t size = 0;
+  // An empty key must be a non-null pointer, because OpenSSL interprets null as "the key of the
+  // last call".
+  const char* key = secret.empty() ? "" : secret.data();
+  const unsigned char* result = EVP_Q_mac(nullptr,
+                                          "HMAC",
+                                          nullptr,
+                                          "SHA256",
+                                          nullptr,
+                                          key,
+                                          secret.size(),
+                                          reinterpret_cast<const unsigned char*>(message.data()),
+                                          message.size(),
+                                          reinterpret_cast<unsigned char*>(proof.data()),
+                                          proof.size(),
+                                          &size);
+  UNISONO_CHECK(result != nullptr && size == proof.size(), "HMAC-SHA256 failed in OpenSSL");
+  return proof;
+}
+
+bool is_equal_secret(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+namespace {
+
+// Prefix of a greeting in every version: "\xF5unisono", u16 version, u16 size of the body in bytes.
 constexpr std::array<std::byte, 8> kMagic{kHelloByte,
                                           std::byte{'u'},
                                           std::byte{'n'},
@@ -33,7 +78,7 @@ constexpr std::array<std::byte, 8> kMagic{kHelloByte,
 constexpr std::size_t kPrefixBytes = kMagic.size() + 2 * sizeof(std::uint16_t);
 constexpr std::size_t kMaxBodyBytes = 4096;
 
-// Followed by the server's proof, or by as many zeros, so that the client reads one form only.
+// Precedes the server's proof, or as many zeros, so that the client reads one message format.
 enum class Verdict : std::uint8_t { kAccepted = 0, kWrongSecret = 1 };
 
 std::vector<std::byte> make_greeting(const HelloInfo& info) {
@@ -133,7 +178,7 @@ const Error& Hello::error() const {
 
 void Hello::take_prefix() {
   if (!std::equal(kMagic.begin(), kMagic.end(), input_.begin())) {
-    fail(ErrorCode::kCorruptData, "the other side does not speak this library's protocol");
+    fail(ErrorCode::kCorruptData, "the other side does not use this library's protocol");
     return;
   }
   ByteReader reader(std::span<const std::byte>(input_).subspan(kMagic.size()));
@@ -148,13 +193,14 @@ void Hello::take_prefix() {
 }
 
 void Hello::take_body() {
-  // Only now, since closing a socket that has unread bytes would take our greeting back.
+  // The version is checked after the body was read: closing a socket with unread bytes would reset
+  // the connection, and the peer would lose our greeting.
   if (their_version_ != kProtocolVersion) {
     if (side_ == Side::kServer) {
       send_greeting();
     }
     fail(ErrorCode::kIncompatible,
-         fmt::format("the other side speaks protocol version {}, this one {}; all ranks need the "
+         fmt::format("the other side uses protocol version {}, this one {}; all ranks need the "
                      "same release of unisono",
                      their_version_,
                      kProtocolVersion));
@@ -176,7 +222,8 @@ void Hello::take_body() {
   }
 }
 
-// The server learns the client's proof first, so that it gives nothing to whoever can't prove.
+// The server verifies the client's proof first, so that a client without the secret receives no
+// proof.
 void Hello::take_proof() {
   std::span<const std::byte> proof(input_);
   if (side_ == Side::kClient) {
@@ -191,7 +238,7 @@ void Hello::take_proof() {
   const Side other = side_ == Side::kClient ? Side::kServer : Side::kClient;
   if (!is_equal_secret(proof, proof_of(other))) {
     fail(ErrorCode::kUnauthenticated,
-         "the other side did not prove that it knows the job's secret (UNISONO_SECRET, "
+         "the other side did not authenticate with the job's secret (UNISONO_SECRET, "
          "UNISONO_SECRET_FILE)");
     return;
   }
@@ -236,6 +283,62 @@ Proof Hello::proof_of(Side side) const {
   message.put_raw(is_client ? my_greeting_ : their_greeting_);
   message.put_raw(is_client ? their_greeting_ : my_greeting_);
   return hmac_sha256(secret_, message.bytes());
+}
+
+namespace {
+
+HelloInfo say(Hello::Side side,
+              const HelloChannel& channel,
+              const std::string& secret,
+              const HelloInfo& mine,
+              const std::string& peer) {
+  Hello hello(side, secret, mine);
+  std::vector<std::byte> input;
+  for (;;) {
+    channel.write(hello.take_output());
+    if (hello.state() != Hello::State::kRunning) {
+      break;
+    }
+    input.resize(hello.n_bytes_wanted());
+    channel.read(input);
+    [[maybe_unused]] const std::size_t n_taken = hello.feed(input);
+  }
+  if (hello.state() == Hello::State::kFailed) {
+    throw Error(hello.error().code(), peer + ": " + hello.error().what());
+  }
+  return hello.theirs();
+}
+
+HelloInfo say(
+    Hello::Side side, int fd, const std::string& secret, const HelloInfo& mine, Deadline deadline) {
+  const std::string peer = "hello (" + mine.purpose + ") with " + describe_peer(fd);
+  const HelloChannel channel{
+      .write = [&](std::span<const std::byte> bytes) { write_all(fd, bytes, deadline, peer); },
+      .read = [&](std::span<std::byte> bytes) { read_exact(fd, bytes, deadline, peer); }};
+  return say(side, channel, secret, mine, peer);
+}
+
+}  // namespace
+
+HelloInfo connect_hello(const HelloChannel& channel,
+                        const std::string& secret,
+                        const HelloInfo& mine,
+                        const std::string& peer) {
+  return say(Hello::Side::kClient, channel, secret, mine, peer);
+}
+
+HelloInfo connect_hello(int fd,
+                        const std::string& secret,
+                        const HelloInfo& mine,
+                        Deadline deadline) {
+  return say(Hello::Side::kClient, fd, secret, mine, deadline);
+}
+
+HelloInfo accept_hello(int fd,
+                       const std::string& secret,
+                       const HelloInfo& mine,
+                       Deadline deadline) {
+  return say(Hello::Side::kServer, fd, secret, mine, deadline);
 }
 
 }  // namespace unisono::net

@@ -2,22 +2,13 @@
 
 #include <sys/socket.h>
 
-#include <array>
 #include <chrono>
-#include <cstddef>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 
 namespace unisono::net {
@@ -32,7 +23,7 @@ using State = Hello::State;
 const HelloInfo kClientInfo{.job = "job-1", .purpose = "data", .rank = 3, .group = 7};
 const HelloInfo kServerInfo{.job = "job-1", .purpose = "data", .rank = 0, .group = 7};
 
-// Two sides that talk over a wire which may bend the bytes.
+// Two sides that exchange data over a channel which may change bytes.
 struct Talk {
   explicit Talk(const std::string& client_secret = "s", const std::string& server_secret = "s")
       : client(Hello::Side::kClient, client_secret, kClientInfo),
@@ -124,7 +115,7 @@ TEST(Hello, AnotherSecretIsRefusedByBothSides) {
 
 TEST(Hello, AServerThatOnlyClaimsToKnowTheSecretIsRefused) {
   Talk talk("s", "t");
-  // The server answers with its own proof and "accepted", as if the client's had been right.
+  // The server sends its own proof and "accepted", as if the client's proof had been correct.
   talk.bend_to_client = [](std::size_t at, std::byte& byte) {
     if (at == 77) {
       byte = std::byte{0};
@@ -263,7 +254,7 @@ TEST(BlockingHello, NamesThePeerWhenTheSecretIsWrong) {
   const Outcome outcome = over_sockets("s", "t");
   EXPECT_THAT(outcome.client_error, ::testing::StartsWith("hello (data) with process "));
   EXPECT_THAT(outcome.client_error, HasSubstr("another secret"));
-  EXPECT_THAT(outcome.server_error, HasSubstr("did not prove"));
+  EXPECT_THAT(outcome.server_error, HasSubstr("did not authenticate"));
 }
 
 TEST(BlockingHello, ASilentPeerIsATimeout) {

@@ -11,19 +11,15 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
-#include <span>
-#include <string>
 #include <system_error>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/interruption.h"
+#include "unisono/base/thread.h"
 
 namespace unisono::net {
 namespace {
 
-// For how long read_by() waits in recv(2), which knows no other deadline.
+// Time limit of the blocking recv(2) in read_by(), as a socket option.
 constexpr std::chrono::milliseconds kPatience{50};
 
 IoResult failure(int error_number) noexcept {
@@ -44,7 +40,7 @@ IoResult receive(int fd, std::span<std::byte> bytes, int flags) noexcept {
   return {.n_bytes = static_cast<std::size_t>(n)};
 }
 
-// How far a transfer has come, for its messages; without a total it may have any size.
+// Progress of a transfer, for error messages. A total of 0 means an unknown size.
 struct Progress {
   const char* verb = "";
   std::size_t done = 0;
@@ -69,7 +65,7 @@ std::string describe(const Progress& progress) {
 void wait_or_throw(
     int fd, short events, Deadline deadline, const std::string& peer, Progress progress) {
   if (!wait_for(fd, events, deadline)) {
-    throw Error(ErrorCode::kTimeout, fmt::format("{}: time is up{}", peer, describe(progress)));
+    throw Error(ErrorCode::kTimeout, fmt::format("{}: timed out{}", peer, describe(progress)));
   }
 }
 
@@ -87,7 +83,7 @@ IoResult write_some(int fd, std::span<const std::byte> bytes) noexcept {
 IoResult write_some(int fd,
                     std::span<const std::byte> first,
                     std::span<const std::byte> second) noexcept {
-  // const_cast: iovec serves reads too, and sendmsg() does not write.
+  // const_cast is safe: iovec serves reads too, but sendmsg() does not write to the memory.
   std::array<iovec, 2> parts{{
       {.iov_base = const_cast<std::byte*>(first.data()), .iov_len = first.size()},
       {.iov_base = const_cast<std::byte*>(second.data()), .iov_len = second.size()},

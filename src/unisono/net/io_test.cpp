@@ -4,9 +4,6 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
-#include <span>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,7 +11,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
 
@@ -84,7 +80,7 @@ TEST(Io, SilenceEndsAtTheDeadline) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-    EXPECT_STREQ(error.what(), "rank 3: time is up; 1 of 4 bytes received");
+    EXPECT_STREQ(error.what(), "rank 3: timed out; 1 of 4 bytes received");
   }
   std::vector<std::byte> many(10'000'000);
   EXPECT_THROW(write_all(left.get(), many, Deadline::after(milliseconds(5)), "right"), Error);

@@ -7,17 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <string>
 #include <system_error>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/net/address.h"
-#include "unisono/net/interfaces.h"
 
 namespace unisono::net {
 namespace {
@@ -46,13 +39,14 @@ int set_option(int fd, int level, int name, const T& value) {
   return ::setsockopt(fd, level, name, &value, sizeof value) == 0 ? 0 : errno;
 }
 
-// Else a group that another process has joined on another interface would be heard, too.
+// Limits the socket to its own memberships. By default a socket also receives packets of a group
+// that another process has joined on another interface.
 int hear_own_interfaces_alone(int fd, int family) {
   return family == AF_INET ? set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0)
                            : set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
 }
 
-// Each packet then says through which interface it came.
+// Makes the kernel report the receiving interface of each packet.
 int tell_interfaces(int fd, int family) {
   return family == AF_INET ? set_option(fd, IPPROTO_IP, IP_PKTINFO, 1)
                            : set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
@@ -65,7 +59,7 @@ T content_of(cmsghdr& part) {
   return content;
 }
 
-// 0 if the message does not tell.
+// Returns the index of the receiving interface, 0 if the message does not contain it.
 unsigned interface_of(msghdr& message) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
@@ -79,7 +73,7 @@ unsigned interface_of(msghdr& message) {
   return 0;
 }
 
-// 0, or the errno that says why not.
+// Returns 0, or the errno of the failure.
 int join_on(int fd, const Address& group, unsigned interface) {
   if (group.family() == AF_INET) {
     ip_mreqn request{};
@@ -93,7 +87,8 @@ int join_on(int fd, const Address& group, unsigned interface) {
   return set_option(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, request);
 }
 
-// Names the source, too: the kernel would send from another interface's address on loopback.
+// Selects the sending interface and, for IPv4, the source address: on loopback the kernel would
+// otherwise use the address of another interface.
 int send_from(const Address& own, unsigned interface, int fd) {
   if (own.family() == AF_INET) {
     ip_mreqn request{};
@@ -128,13 +123,13 @@ MulticastSocket::MulticastSocket(const Address& group, const std::vector<Interfa
     : group_(group), fd_(open_udp(group.family())) {
   if (!group.is_multicast()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} is no multicast address", group.to_string()));
+                fmt::format("{} is not a multicast address", group.to_string()));
   }
   if (group.family() == AF_INET6 && IN6_IS_ADDR_MC_LINKLOCAL(&v6(group).sin6_addr) &&
       v6(group).sin6_scope_id == 0) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("multicast group {} is link-local, and means nothing without an "
-                            "interface: take a group of wider scope, such as ff15::1",
+                fmt::format("multicast group {} is link-local, and needs an interface: take a "
+                            "group of wider scope, such as ff15::1",
                             group.to_string()));
   }
   if (const int error_number = set_option(fd_.get(), SOL_SOCKET, SO_REUSEADDR, 1)) {
@@ -182,7 +177,7 @@ void MulticastSocket::send(std::span<const std::byte> bytes) {
     if (error_number == 0) {
       error_number = send_to(group_, fd_.get(), bytes);
     }
-    // A full buffer empties soon: who announces itself does so again.
+    // A full send buffer counts as success, because announcements are repeated.
     is_sent = is_sent || error_number == 0 || error_number == EAGAIN || error_number == ENOBUFS;
     if (error_number != 0) {
       reasons += (reasons.empty() ? "" : ", ") + reason_of(way.name, error_number);

@@ -4,20 +4,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/net/address.h"
-#include "unisono/net/interfaces.h"
 #include "unisono/net/io.h"
 
 namespace unisono::net {
@@ -25,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of this process alone: other runs of these tests may go on at the same time.
+// A group of this process alone, because other test runs may be active at the same time.
 Address group(std::uint16_t port) {
   const std::string ip =
       "239.83." + std::to_string(::getpid() / 256 % 256) + "." + std::to_string(::getpid() % 256);
@@ -76,8 +69,9 @@ TEST(Multicast, WhereNoInterfaceServesTheGroupAMessageSaysWhatToDo) {
 }
 
 TEST(Multicast, OtherAddressesAreRefused) {
-  EXPECT_THAT([] { MulticastSocket socket(*Address::parse("10.0.0.1", 43117), loopback()); },
-              ::testing::ThrowsMessage<Error>(HasSubstr("10.0.0.1:43117 is no multicast address")));
+  EXPECT_THAT(
+      [] { MulticastSocket socket(*Address::parse("10.0.0.1", 43117), loopback()); },
+      ::testing::ThrowsMessage<Error>(HasSubstr("10.0.0.1:43117 is not a multicast address")));
   EXPECT_THAT([] { MulticastSocket socket(*Address::parse("ff02::1", 43117), loopback()); },
               ::testing::ThrowsMessage<Error>(HasSubstr("[ff02::1]:43117 is link-local")));
 }

@@ -2,32 +2,19 @@
 
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/descriptor_error.h"
-#include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/base/interruption.h"
-#include "unisono/base/port_range.h"
-#include "unisono/net/address.h"
-#include "unisono/net/backoff.h"
-#include "unisono/net/bind_in_range.h"
+#include "unisono/base/thread.h"
 #include "unisono/net/io.h"
-#include "unisono/net/port_holder.h"
+#include "unisono/net/ports.h"
 #include "unisono/net/unix_socket.h"
 
 namespace unisono::net {
@@ -60,16 +47,17 @@ int pending_error(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &size) == 0 ? error_number : errno;
 }
 
-// One attempt: a connected socket, or the reason why not.
+// Result of one attempt: a connected socket, or the reason of the failure.
 struct Attempt {
   Fd fd;
   std::string reason;
   int error_number = 0;
-  /// The deadline came before an answer could be expected, so the reason says little.
+  /// True if the deadline passed before a reply could be expected; the reason is then not
+  /// informative.
   bool is_cut_short = false;
 };
 
-// What an error of connect(2) may mean, for the beginning of a reason.
+// Returns a likely cause of an error of connect(2), as the beginning of a reason.
 std::string describe_obstacle(int error_number, milliseconds waited, bool is_cut_short) {
   if (error_number == EHOSTUNREACH) {
     return "rejected by a firewall, or no such machine? ";
@@ -82,9 +70,10 @@ std::string describe_obstacle(int error_number, milliseconds waited, bool is_cut
 }
 
 Attempt try_connect(const Address& address, Deadline deadline) {
-  // A lost SYN is sent again after 1 and 3 s; after that another address may be the better bet.
+  // The kernel retransmits a lost SYN after 1 and 3 s; after that another address is more
+  // promising.
   constexpr auto kFirstSynsTimeout = std::chrono::seconds(5);
-  // Who answers at all has done so by then.
+  // A reachable host replies within this time.
   constexpr auto kAnswerTime = std::chrono::seconds(1);
   const auto start = Deadline::Clock::now();
   auto [fd, error_number] = begin_connect(address);
@@ -251,7 +240,7 @@ int end_connect(int fd, const Address& address) {
   if (const int error_number = pending_error(fd); error_number != 0) {
     return error_number;
   }
-  // On loopback a socket can connect to itself when the port is in the ephemeral range.
+  // On loopback a socket can connect to itself if the port is in the ephemeral range.
   if (local_address(fd) == address) {
     return ECONNREFUSED;
   }
@@ -274,7 +263,7 @@ Accepted accept_connection(int listener) noexcept {
     return {.fd = std::move(fd)};
   }
   switch (errno) {
-    // Errors of a connection that ended while it waited are not the listener's.
+    // These errors belong to a connection that ended in the queue, not to the listener.
     case EAGAIN:
     case EINTR:
     case ECONNABORTED:
@@ -325,6 +314,61 @@ std::string describe_peer(int fd) {
     return address->to_string();
   }
   return fmt::format("process {}", peer_credentials(fd).pid);
+}
+
+namespace {
+
+constexpr int kLooks = 20;
+
+// A longer interval between two checks does not belong to a continuous wait.
+constexpr int kMostIntervals = 3;
+
+// Returns true if sent data or a window probe is unacknowledged. A peer without receive buffer
+// acknowledges each retransmission.
+bool is_asked_for_answer(const tcp_info& info) {
+  const bool is_unanswered =
+      info.tcpi_unacked > 0 && info.tcpi_last_data_sent < info.tcpi_last_ack_recv;
+  return is_unanswered || info.tcpi_probes > 0;
+}
+
+std::chrono::milliseconds since_answer(const tcp_info& info) {
+  // Received data shows that the peer is alive, but not that it has received the sent data.
+  const bool is_data_answer = info.tcpi_probes > 0 && info.tcpi_unacked == 0;
+  return std::chrono::milliseconds(is_data_answer
+                                       ? std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv)
+                                       : info.tcpi_last_ack_recv);
+}
+
+}  // namespace
+
+std::chrono::milliseconds AnswerWatch::interval() const {
+  return patience_ / kLooks;
+}
+
+bool AnswerWatch::is_silent(int fd) noexcept {
+  if (!next_look_.has_passed()) {
+    return false;
+  }
+  next_look_ = Deadline::after(interval());
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  // Without TCP_INFO (not a TCP socket) the connection counts as idle.
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    info = {};
+  }
+  return is_silent(info, Clock::now());
+}
+
+bool AnswerWatch::is_silent(const tcp_info& info, Clock::time_point now) noexcept {
+  const bool has_paused = now - std::exchange(last_look_, now) > kMostIntervals * interval();
+  if (!is_asked_for_answer(info)) {
+    unanswered_since_.reset();
+    return false;
+  }
+  if (!unanswered_since_ || has_paused || now - since_answer(info) > *unanswered_since_) {
+    unanswered_since_ = now;
+  }
+  return now - *unanswered_since_ >= patience_;
 }
 
 }  // namespace unisono::net

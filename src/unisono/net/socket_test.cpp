@@ -1,26 +1,22 @@
 #include "unisono/net/socket.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <chrono>
-#include <cstdint>
+#include <cstddef>
 #include <functional>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
-#include "unisono/net/address.h"
 #include "unisono/net/io.h"
 
 #include "support/throws_error.h"
@@ -120,7 +116,7 @@ TEST(Tcp, AnAddressOfAnotherMachineCannotBeListenedOn) {
 }
 
 TEST(Tcp, ConnectWaitsForAServerThatStartsLater) {
-  // Bound but not listening: the port stays ours, and connections are refused.
+  // Bound but not listening: no other process gets the port, and connections are refused.
   Fd reserved(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Address any = loopback();
   ASSERT_EQ(::bind(reserved.get(), any.data(), any.size()), 0);
@@ -150,7 +146,7 @@ TEST(Tcp, ConnectThatNobodyAnswersNamesAddressReasonAndTime) {
   }
 }
 
-// A listener that takes no more: what is sent to it is lost, as behind a firewall.
+// A listener with a full queue: further packets are dropped, as behind a firewall.
 class Unanswered {
  public:
   Unanswered() : listener_(listen_tcp(loopback(), 0)) {
@@ -231,6 +227,106 @@ TEST(ConnectByName, IsNotTriedAgainWhereNoMachineCanHaveTheName) {
       [] { (void)connect_tcp("::1:29574", 29500, Deadline::after(seconds(20))); },
       test::throws_error(ErrorCode::kInvalidArgument, "\"::1:29574\"", "29574 as the port"));
   EXPECT_LT(Deadline::Clock::now() - start, seconds(5));
+}
+
+// Polls until the watch reports a silent peer. Returns false at the deadline.
+bool is_silent_by(Deadline deadline, AnswerWatch& watch, int fd) {
+  while (!deadline.has_passed()) {
+    if (watch.is_silent(fd)) {
+      return true;
+    }
+    (void)::poll(nullptr, 0, 1);
+  }
+  return false;
+}
+
+void fill(int fd) {
+  const std::vector<std::byte> bytes(1 << 20);
+  while (write_some(fd, bytes).status == IoStatus::kDone) {
+  }
+}
+
+// Makes the kernel drop all further packets for the socket.
+void hang_up_silently(int fd) {
+  sock_filter drop_all{.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = 0};
+  const sock_fprog program{.len = 1, .filter = &drop_all};
+  ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+}
+
+TEST(AnswerWatch, SeesThatNobodyAnswers) {
+  const Fd listener = listen_tcp(loopback());
+  const Fd client = connect_tcp(local_address(listener.get()), soon());
+  ASSERT_TRUE(wait_for(listener.get(), POLLIN, soon()));
+  const Accepted server = accept_connection(listener.get());
+  hang_up_silently(server.fd.get());
+  fill(client.get());
+  AnswerWatch watch(milliseconds(600));
+  EXPECT_TRUE(is_silent_by(soon(), watch, client.get()));
+}
+
+TEST(AnswerWatch, TakesWhoHasNoRoomForAlive) {
+  const Fd listener = listen_tcp(loopback());
+  const Fd client = connect_tcp(local_address(listener.get()), soon());
+  fill(client.get());
+  // Linux replies to such probes only twice per second: the next reply may come 0.9 s later.
+  constexpr milliseconds kPatience{1500};
+  AnswerWatch watch(kPatience);
+  EXPECT_FALSE(is_silent_by(Deadline::after(2 * kPatience), watch, client.get()));
+}
+
+// Checks once per second a connection with unanswered probes for receive space.
+class Looks {
+ public:
+  // Returns the verdict of the watch if the last data came `since_data` ago.
+  bool look_after(milliseconds pause, milliseconds since_data) {
+    now_ += pause;
+    since_ack_ += pause;
+    tcp_info info{};
+    info.tcpi_probes = 1;
+    info.tcpi_last_ack_recv = static_cast<std::uint32_t>(since_ack_.count());
+    info.tcpi_last_data_recv = static_cast<std::uint32_t>(since_data.count());
+    return watch_.is_silent(info, now_);
+  }
+
+  // Returns the number of checks, one per second, until the watch reports a silent peer.
+  int n_until_silent() {
+    int n = 1;
+    while (n < 1000 && !look_after(std::chrono::seconds(1), std::chrono::hours(1))) {
+      ++n;
+    }
+    return n;
+  }
+
+ private:
+  AnswerWatch watch_{std::chrono::seconds(20)};
+  AnswerWatch::Clock::time_point now_ = AnswerWatch::Clock::now();
+  milliseconds since_ack_{0};
+};
+
+TEST(AnswerWatch, TakesDataForAnAnswer) {
+  Looks looks;
+  for (int second = 0; second < 100; ++second) {
+    ASSERT_FALSE(looks.look_after(std::chrono::seconds(1), milliseconds(300))) << second;
+  }
+  EXPECT_EQ(looks.n_until_silent(), 20);
+}
+
+TEST(AnswerWatch, DoesNotCountTimeInWhichNobodyLooked) {
+  Looks looks;
+  EXPECT_EQ(looks.n_until_silent(), 21);
+  EXPECT_FALSE(looks.look_after(std::chrono::seconds(60), std::chrono::hours(1)));
+  EXPECT_EQ(looks.n_until_silent(), 20);
+}
+
+TEST(AnswerWatch, KnowsNothingOfOtherSockets) {
+  std::array<int, 2> fds{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
+  const Fd ours(fds[0]);
+  const Fd theirs(fds[1]);
+  fill(ours.get());
+  AnswerWatch watch(milliseconds(0));
+  EXPECT_FALSE(watch.is_silent(ours.get()));
+  EXPECT_FALSE(watch.is_silent(ours.get()));
 }
 
 }  // namespace

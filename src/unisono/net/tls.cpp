@@ -5,13 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <limits>
-#include <memory>
-#include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -19,14 +14,15 @@
 #include <openssl/tls1.h>
 
 #include "unisono/base/error.h"
-#include "unisono/net/proof.h"
+#include "unisono/net/hello.h"
+#include "unisono/net/io.h"
 
 namespace unisono::net {
 namespace {
 
 constexpr std::string_view kIdentity = "unisono";
 
-// TLS_AES_128_GCM_SHA256, whose hash is the key's.
+// TLS_AES_128_GCM_SHA256. Its hash must match the hash of the pre-shared key.
 constexpr std::array<unsigned char, 2> kCipher{0x13, 0x01};
 
 const unsigned char* raw(std::string_view text) {
@@ -37,7 +33,7 @@ int int_size(std::size_t size) {
   return static_cast<int>(std::min<std::size_t>(size, std::numeric_limits<int>::max()));
 }
 
-// Why OpenSSL could not go on; forgets it.
+// Returns the reason of OpenSSL's first pending error and clears the error queue.
 std::string last_reason() {
   const unsigned long code = ::ERR_get_error();
   const char* const reason = code == 0 ? nullptr : ::ERR_reason_error_string(code);
@@ -53,12 +49,11 @@ struct Tls::Parts {
   };
 
   std::unique_ptr<SSL, Free> ssl;
-  BIO* from_network = nullptr;  // Both belong to `ssl`.
+  BIO* from_network = nullptr;  // `ssl` owns both BIOs.
   BIO* to_network = nullptr;
   Proof key{};
 
-  // A session that both sides could have had before, if they know the secret. Who asked for it,
-  // OpenSSL, frees it.
+  // Creates the session of the pre-shared key, which OpenSSL resumes. OpenSSL frees the session.
   static SSL_SESSION* session_of(SSL* ssl) {
     const auto& key = static_cast<const Parts*>(SSL_get_app_data(ssl))->key;
     SSL_SESSION* const session = ::SSL_SESSION_new();
@@ -94,7 +89,7 @@ struct Tls::Parts {
     return 1;
   }
 
-  // Lives as long as the process: see make_nonce().
+  // Never freed: see make_nonce().
   static SSL_CTX* context() {
     static SSL_CTX* const instance = make_context();
     return instance;
@@ -132,7 +127,7 @@ void Tls::check_usable(const std::string& secret, const std::string& who) {
                             "every rank, or UNISONO_TLS=off",
                             who));
   }
-  // The random bytes see to it that OpenSSL's tables are kept.
+  // make_nonce() also disables OpenSSL's cleanup at exit.
   (void)make_nonce();
   (void)Parts::context();
 }
@@ -149,7 +144,8 @@ Tls::Tls(Side side, const std::string& secret) : parts_(std::make_unique<Parts>(
   ::SSL_set_bio(parts_->ssl.get(), parts_->from_network, parts_->to_network);
   SSL_set_app_data(parts_->ssl.get(), parts_.get());
   if (side == Side::kClient) {
-    // A server that has a certificate instead of the key is not believed: no authority is known.
+    // Rejects a server that offers a certificate instead of the key: no certificate authority is
+    // configured.
     ::SSL_set_verify(parts_->ssl.get(), SSL_VERIFY_PEER, nullptr);
     ::SSL_set_connect_state(parts_->ssl.get());
     shake_hands();
@@ -207,8 +203,9 @@ bool Tls::is_established() const {
          ::SSL_session_reused(parts_->ssl.get()) == 1;
 }
 
-// False when there is nothing yet, or never will be. SSL_get_error() needs a queue of errors that
-// was empty before the call: the thread's other users of OpenSSL may have left some.
+// Returns false if no data is available, or if the connection has failed. SSL_get_error() requires
+// that the error queue was empty before the call, because other users of OpenSSL on this thread may
+// have left errors.
 bool Tls::is_good(int result) {
   if (result > 0) {
     return true;
@@ -220,10 +217,85 @@ bool Tls::is_good(int result) {
     problem_ = is_established() ? fmt::format("TLS failed: {}", last_reason())
                                 : fmt::format(
                                       "TLS failed ({}): the other side has another secret "
-                                      "(UNISONO_SECRET), or speaks another TLS",
+                                      "(UNISONO_SECRET), or uses another TLS",
                                       last_reason());
   }
   return false;
+}
+
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{32} << 10;
+
+void shake_hands(
+    Tls& tls, int fd, std::span<std::byte> buffer, Deadline deadline, const std::string& peer) {
+  while (true) {
+    const std::vector<std::byte> output = tls.take_output();
+    net::write_all(fd, output, deadline, peer);
+    if (!tls.problem().empty()) {
+      throw Error(ErrorCode::kUnauthenticated, fmt::format("{}: {}", peer, tls.problem()));
+    }
+    if (tls.is_established()) {
+      return;
+    }
+    try {
+      const std::size_t n = read_at_least_one(fd, buffer, deadline, peer);
+      tls.receive(buffer.first(n));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kPeerLost) {
+        throw;
+      }
+      throw Error(
+          error.code(),
+          fmt::format(
+              "{}, in the handshake of TLS; does the other side use TLS, too (UNISONO_TLS=on)?",
+              error.what()));
+    }
+  }
+}
+
+}  // namespace
+
+TlsStream::TlsStream(int fd, const std::string& secret, Deadline deadline, const std::string& peer)
+    : fd_(fd), tls_(Tls::Side::kClient, secret), received_(kBufferBytes) {
+  shake_hands(tls_, fd, received_, deadline, peer);
+}
+
+void TlsStream::write_all(std::span<const std::byte> bytes,
+                          Deadline deadline,
+                          const std::string& peer) {
+  std::vector<std::byte> output;
+  {
+    const MutexLock lock(mutex_);
+    tls_.write(bytes);
+    output = tls_.take_output();
+  }
+  net::write_all(fd_, output, deadline, peer);
+}
+
+std::size_t TlsStream::read_some(std::span<std::byte> bytes,
+                                 Deadline deadline,
+                                 const std::string& peer) {
+  while (true) {
+    if (const std::size_t n = decrypt(bytes, peer)) {
+      return n;
+    }
+    const std::size_t n = read_by(fd_, received_, deadline, peer);
+    if (n == 0) {
+      return 0;
+    }
+    const MutexLock lock(mutex_);
+    tls_.receive(std::span(received_).first(n));
+  }
+}
+
+std::size_t TlsStream::decrypt(std::span<std::byte> bytes, const std::string& peer) {
+  const MutexLock lock(mutex_);
+  const std::size_t n = tls_.read(bytes);
+  if (n == 0 && !tls_.problem().empty()) {
+    throw Error(ErrorCode::kPeerLost, fmt::format("{}: {}", peer, tls_.problem()));
+  }
+  return n;
 }
 
 }  // namespace unisono::net

@@ -1,10 +1,6 @@
 #include "unisono/net/tls.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <span>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +26,8 @@ std::string read_all(Tls& tls) {
   return text;
 }
 
-// What one has to send reaches the other, in pieces of at most `n_bytes`.
+// Transfers the output of one side to the other in pieces of at most `n_bytes`. Returns false if
+// there was no output.
 bool carry(Tls& from, Tls& to, std::size_t n_bytes) {
   const std::vector<std::byte> bytes = from.take_output();
   for (std::size_t i = 0; i < bytes.size(); i += n_bytes) {
@@ -99,7 +96,7 @@ TEST(TlsTest, WhatIsNoTlsEndsIt) {
   EXPECT_THAT(server.problem(), HasSubstr("TLS failed"));
 }
 
-// A server of TLS 1.3 that knows no key, but has a certificate, which anybody can make.
+// A TLS 1.3 server without the key but with a certificate, which any process can create.
 class ServerWithACertificate {
  public:
   ServerWithACertificate() : context_(::SSL_CTX_new(::TLS_server_method())) {
@@ -130,7 +127,7 @@ class ServerWithACertificate {
   ServerWithACertificate(ServerWithACertificate&&) = delete;
   ServerWithACertificate& operator=(ServerWithACertificate&&) = delete;
 
-  // What it answers.
+  // Returns the server's reply.
   std::vector<std::byte> say(const std::vector<std::byte>& bytes) {
     ::BIO_write(::SSL_get_rbio(ssl_), bytes.data(), static_cast<int>(bytes.size()));
     (void)::SSL_do_handshake(ssl_);

@@ -1,12 +1,9 @@
 #include "unisono/net/unauthenticated_connections.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
 
 namespace unisono::net {
 
@@ -56,6 +53,39 @@ std::optional<std::uint64_t> UnauthenticatedConnections::overdue(Time now) const
 
 UnauthenticatedConnections::Time UnauthenticatedConnections::next_due() const {
   return by_end_.empty() ? Time::max() : by_end_.begin()->first;
+}
+
+LimitedLogger::LimitedLogger(base::Logger logger,
+                             std::size_t most,
+                             std::chrono::milliseconds period)
+    : logger_(std::move(logger)), most_(most), period_(period) {}
+
+void LimitedLogger::warning(std::string_view text, Time now) {
+  if (now - begin_ >= period_) {
+    catch_up(now);
+    begin_ = now;
+    n_lines_ = 0;
+  }
+  if (++n_lines_ <= most_) {
+    logger_.warning(text);
+  } else {
+    last_ = text;
+  }
+}
+
+std::optional<LimitedLogger::Time> LimitedLogger::due() const {
+  return n_lines_ > most_ ? std::optional(begin_ + period_) : std::nullopt;
+}
+
+void LimitedLogger::catch_up(Time now) {
+  if (n_lines_ > most_) {
+    logger_.warning(fmt::format("and {} more in the last {:.3g} s, the last: {}",
+                                n_lines_ - most_,
+                                std::chrono::duration<double>(now - begin_).count(),
+                                last_));
+    begin_ = now;
+    n_lines_ = 0;
+  }
 }
 
 }  // namespace unisono::net

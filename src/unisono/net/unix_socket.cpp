@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/poll.h>
 #include <sys/socket.h>
-#include <sys/types.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -11,19 +10,12 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
 #include <limits>
-#include <optional>
-#include <span>
-#include <string>
 #include <system_error>
 #include <thread>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 
 namespace unisono::net {
@@ -58,14 +50,15 @@ Fd open_unix(int type = SOCK_STREAM) {
   return fd;
 }
 
-// A message of one byte that has room for one descriptor beside it.
+// A message of a single byte with room for an ancillary descriptor.
 struct FdMessage {
   FdMessage() {
     vector = {.iov_base = &byte, .iov_len = 1};
     header.msg_iov = &vector;
     header.msg_iovlen = 1;
     header.msg_control = control.data();
-    // Exactly one descriptor: the kernel drops more, instead of leaking them into this process.
+    // Room for exactly one descriptor: the kernel drops further descriptors instead of leaking them
+    // into this process.
     header.msg_controllen = CMSG_LEN(sizeof(int));
   }
 
@@ -93,7 +86,7 @@ ssize_t transfer_by(
                   system_error(peer + ": pass a file descriptor", errno).what());
     }
     if (!wait_for(fd, events, deadline)) {
-      throw Error(ErrorCode::kTimeout, peer + ": time is up while passing a file descriptor");
+      throw Error(ErrorCode::kTimeout, peer + ": timed out while passing a file descriptor");
     }
   }
 }
@@ -121,7 +114,7 @@ Fd connect_unix_abstract(const std::string& name, Deadline deadline) {
     const int error_number = errno;
     if (error_number == ECONNREFUSED) {
       throw Error(ErrorCode::kPeerLost,
-                  fmt::format("nobody listens at abstract socket \"{}\"", name));
+                  fmt::format("no process listens at abstract socket \"{}\"", name));
     }
     // EAGAIN: the listener's queue is full.
     if (!is_would_block(error_number)) {
@@ -141,7 +134,7 @@ Fd connect_unix_abstract(const std::string& name, Deadline deadline) {
 Fd bind_unix_datagram(const std::string& name) {
   const UnixAddress address = abstract_address(name);
   Fd fd = open_unix(SOCK_DGRAM);
-  // Before the name is there: what comes earlier would have no credentials.
+  // SO_PASSCRED precedes bind(), because an earlier datagram would have no credentials.
   const int on = 1;
   if (::setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.data), address.size) != 0) {
@@ -186,7 +179,7 @@ std::optional<Datagram> receive_datagram(int fd, std::span<std::byte> into) noex
   if (n_bytes < 0) {
     return std::nullopt;
   }
-  // Without credentials it is nobody's.
+  // Without credentials the uid is invalid.
   ucred sender{.pid = 0, .uid = std::numeric_limits<uid_t>::max(), .gid = 0};
   const cmsghdr* const message = CMSG_FIRSTHDR(&header);
   if (message != nullptr && message->cmsg_level == SOL_SOCKET &&
@@ -227,14 +220,14 @@ Fd receive_fd(int fd, Deadline deadline, const std::string& peer) {
   const cmsghdr* control = CMSG_FIRSTHDR(&message.header);
   if (control == nullptr || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS ||
       control->cmsg_len != CMSG_LEN(sizeof(int))) {
-    throw Error(ErrorCode::kCorruptData, peer + ": sent data where a file descriptor was due");
+    throw Error(ErrorCode::kCorruptData, peer + ": sent data where a file descriptor was expected");
   }
   int received = -1;
   std::memcpy(&received, CMSG_DATA(control), sizeof(int));
   Fd owned(received);
   if ((message.header.msg_flags & MSG_CTRUNC) != 0) {
     throw Error(ErrorCode::kCorruptData,
-                peer + ": sent several file descriptors where one was due");
+                peer + ": sent several file descriptors where one was expected");
   }
   return owned;
 }

@@ -12,56 +12,59 @@
 
 namespace unisono::net {
 
-// Abstract Unix sockets: a name in the network namespace, no file, gone with its last descriptor.
-// Nonblocking, close-on-exec, not shared with children of fork(). Any user of the machine may
-// connect to one: check peer_credentials() and say the hello.
+// Abstract Unix sockets: the name is in the network namespace, without a file, and disappears with
+// the last descriptor. Nonblocking, close-on-exec, not shared with children of fork(). Any user of
+// the machine may connect: check peer_credentials() and perform the handshake.
 
-/// Longest name of an abstract socket, in bytes.
+/// Maximum length of an abstract socket's name in bytes.
 inline constexpr int kMaxAbstractName = 107;
 
-/// Throws Error(kSystem), e.g. when the name is taken.
+/// Listens on the name. Throws Error(kSystem), e.g. if the name is in use.
 [[nodiscard]] Fd listen_unix_abstract(const std::string& name, int backlog = 1024);
 
-/// Connects, waiting while the listener's queue is full. Throws Error(kPeerLost) when nobody
-/// listens there, kTimeout.
+/// Connects; waits while the listener's queue is full. Throws Error(kPeerLost) if no process
+/// listens on the name, Error(kTimeout) at the deadline.
 [[nodiscard]] Fd connect_unix_abstract(const std::string& name, Deadline deadline);
 
 /// Binds a datagram socket to the name. Throws Error(kSystem).
 [[nodiscard]] Fd bind_unix_datagram(const std::string& name);
 
-/// Sends one datagram, of `first` and `second` behind it, to the socket of that name. Does not
-/// block, and takes no memory. Returns 0, or the errno: EAGAIN where the receiver's queue is full,
-/// ECONNREFUSED where nobody has the name.
+/// Sends a datagram that consists of `first` followed by `second` to the socket with that name.
+/// Does not block and allocates no memory. Returns 0, or the errno: EAGAIN if the receiver's queue
+/// is full, ECONNREFUSED if no socket has the name.
 [[nodiscard]] int send_datagram(int fd,
                                 const std::string& name,
                                 std::span<const std::byte> first,
                                 std::span<const std::byte> second = {}) noexcept;
 
-/// A datagram that has come.
+/// A received datagram.
 struct Datagram {
-  std::size_t n_bytes;  ///< What did not fit is lost.
-  uid_t uid;            ///< The sender's, as the kernel vouches for.
+  std::size_t n_bytes;  ///< Number of bytes stored. The kernel discards bytes that did not fit.
+  uid_t uid;            ///< The sender's uid, verified by the kernel.
 };
 
-/// Takes the next datagram of bind_unix_datagram()'s socket; nothing if none is there.
+/// Receives the next datagram of a socket of bind_unix_datagram(). Returns std::nullopt if no
+/// datagram is waiting.
 [[nodiscard]] std::optional<Datagram> receive_datagram(int fd, std::span<std::byte> into) noexcept;
 
+/// Identity of the process at the other side of a Unix socket.
 struct PeerCredentials {
   uid_t uid;
-  pid_t pid;  ///< As this process's pid namespace sees it; 0 if it can't.
+  pid_t pid;  ///< The peer's pid in this process's pid namespace; 0 if it is not visible there.
 };
 
-/// Who connected, as the kernel vouches for. Throws Error(kSystem).
+/// Returns the credentials of the connecting process, verified by the kernel. Throws
+/// Error(kSystem).
 [[nodiscard]] PeerCredentials peer_credentials(int fd);
 
-/// Passes a copy of `passed` to the other side of a Unix socket, with one byte of data.
+/// Sends a copy of the descriptor `passed` over a Unix socket, with one byte of data.
 ///
-/// Throws as write_all() does.
+/// Throws the errors of write_all().
 void send_fd(int fd, int passed, Deadline deadline, const std::string& peer);
 
-/// Takes what send_fd() passed; close-on-exec.
+/// Receives the descriptor of send_fd(); sets close-on-exec.
 ///
-/// Throws Error: kPeerLost, kTimeout, and kCorruptData when a byte came without a descriptor.
+/// Throws Error: kPeerLost, kTimeout, and kCorruptData if a byte arrives without a descriptor.
 [[nodiscard]] Fd receive_fd(int fd, Deadline deadline, const std::string& peer);
 
 }  // namespace unisono::net

@@ -8,16 +8,12 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 

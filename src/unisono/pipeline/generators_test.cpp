@@ -1,5 +1,3 @@
-#include "unisono/pipeline/generators.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -12,12 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/pipeline/as_index.h"
-#include "unisono/pipeline/csv.h"
-#include "unisono/pipeline/inputs.h"
 #include "unisono/pipeline/known_schedules.h"
-#include "unisono/pipeline/simulate.h"
-#include "unisono/pipeline/validate.h"
+#include "unisono/pipeline/schedule.h"
+#include "unisono/pipeline/timeline.h"
 
 #include "support/throws_error.h"
 
@@ -27,7 +22,7 @@ namespace {
 using test::throws_error;
 
 constexpr int kMaxChunks = 64;
-// Small numbers, and some that ranks divide and some that they don't.
+// Small numbers, multiples of the number of ranks, and other numbers.
 constexpr int kSomeChunks[] = {1, 2, 3, 5, 8, 12, 16, 31, 32, 48, 64};
 
 std::vector<std::pair<std::string, Schedule>> all_schedules(int n_ranks, int n_chunks) {
@@ -68,7 +63,8 @@ TEST_P(Generators, NoScheduleStandsStillAtAnySpeed) {
 TEST_P(Generators, EachStageAddsGradientsUpInTheOrderOfTheChunks) {
   for (const int n_chunks : kSomeChunks) {
     for (const auto& [name, schedule] : all_schedules(GetParam(), n_chunks)) {
-      std::map<std::pair<int, bool>, int> next;  // By stage, and whether forward.
+      // Next chunk by stage and direction (true for forward).
+      std::map<std::pair<int, bool>, int> next;
       for (const auto& order : schedule.orders) {
         for (const Action& action : order) {
           if (action.kind != ActionKind::kBackwardInput) {
@@ -96,7 +92,7 @@ TEST_P(Generators, ActivationsAreThoseOfThePapers) {
         }
       }
     }
-    // The last three are those of 1F1B, which has 2 p by this count, in parts.
+    // The last three bounds are those of 1F1B, which has 2 p by this count, in parts.
     const std::pair<Schedule, int> bounds[] = {
         {v_schedule(p, m, VMemory::kMin), 2 + 2 * ((p - 1 + 2) / 3)},
         {v_schedule(p, m, VMemory::kHalf), p % 2 == 0 ? p + 2 : p + 1},
@@ -146,7 +142,7 @@ TEST_P(Generators, IdleTimeIsThatOfTheFormula) {
   EXPECT_GT(n_compared, 100);
 }
 
-// Of every action, that what it takes in was there when it began.
+// Checks that the inputs of every action are finished before its start.
 void expect_dependencies(const Schedule& schedule,
                          const Timeline& timeline,
                          const SimulationOptions& options,

@@ -6,17 +6,11 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "unisono/base/error.h"
-#include "unisono/base/text_lines.h"
-#include "unisono/pipeline/generators.h"
-#include "unisono/pipeline/schedule.h"
-#include "unisono/pipeline/simulate.h"
+#include "unisono/base/text.h"
 
 namespace unisono::pipeline {
 namespace {
@@ -36,7 +30,7 @@ Idle of_interleaved(const Setting& setting, const StageTimes& times) {
                                                  : std::nullopt;
 }
 
-// The paper has the first term; where weight gradients take longer than what they are to fill, a
+// The first term is the paper's. If weight gradients take longer than the gaps that they fill, a
 // chunk still has to pass the slower of the two other ways.
 Idle of_zero_bubble_h1(const Setting& setting, const StageTimes& times) {
   if (setting.n_chunks < setting.n_ranks) {
@@ -53,7 +47,7 @@ bool is_near(double a, double b) {
   return std::abs(a - b) <= kRounding * std::max(a, b);
 }
 
-// Known for actions that take the same time, and chunks enough to fill the pipeline.
+// The formula holds for actions of equal time and enough chunks to fill the pipeline.
 Idle of_v(const Setting& setting, const StageTimes& times, double n_actions, bool is_upper_bound) {
   if (setting.n_chunks < 2 * setting.n_ranks || !is_near(times.forward, times.backward_input) ||
       !is_near(times.forward, times.backward_weight)) {
@@ -70,7 +64,7 @@ Idle of_dual_pipe_v(const Setting& setting, const StageTimes& times) {
   return IdleTime{hops(setting) * (times.forward + times.backward_input - times.backward_weight)};
 }
 
-// PyTorch's names in small letters, without the "Schedule" of its classes.
+// Returns the name in small letters, without the prefix "Schedule" of PyTorch's classes.
 std::string plain_name(std::string_view name) {
   constexpr std::string_view kOfClasses = "schedule";
   std::string plain(name);
@@ -80,7 +74,7 @@ std::string plain_name(std::string_view name) {
   return plain.starts_with(kOfClasses) ? plain.substr(kOfClasses.size()) : plain;
 }
 
-// Schedules of PyTorch that are not here, and the one that comes next to each.
+// Schedules that only PyTorch has, and the nearest schedule of this table.
 constexpr std::array kMissing{std::pair("interleavedzerobubble", "zb_h1, with one stage per rank"),
                               std::pair("loopedbfs", "fill_drain, with one stage per rank")};
 
@@ -89,7 +83,7 @@ Schedule make_v(const Setting& setting) {
   return v_schedule(setting.n_ranks, setting.n_chunks, memory);
 }
 
-// A new schedule is a row here.
+// Table of the schedules; a new schedule is a row.
 constexpr std::array kSchedules{
     KnownSchedule{"fill_drain",
                   "gpipe",

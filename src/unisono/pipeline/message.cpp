@@ -1,16 +1,10 @@
 #include "unisono/pipeline/message.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/bytes.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 
 namespace unisono::pipeline {
@@ -31,7 +25,7 @@ void put(ByteWriter& writer, const SentTensor& tensor) {
   }
 }
 
-// Whether the tensor's bytes are a number that memory can have.
+// Returns true if the size in bytes fits in memory.
 bool is_countable(const SentTensor& tensor) {
   std::int64_t left = std::numeric_limits<std::int64_t>::max() / 16;
   bool is_empty = false;

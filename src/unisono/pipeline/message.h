@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 
 namespace unisono::pipeline {
 
-/// A tensor on its way from one stage to another.
+/// A tensor that a stage sends to another stage.
 struct SentTensor {
   bool is_defined = true;
   bool needs_gradient = false;
@@ -20,27 +20,28 @@ struct SentTensor {
   friend bool operator==(const SentTensor&, const SentTensor&) = default;
 };
 
-/// What is sent of a chunk. docs/design/pipeline.md has its bytes.
+/// The content of a chunk's message. docs/design/pipeline.md specifies the bytes.
 struct MessageInfo {
-  bool has_chunk = true;  ///< Of a batch with fewer samples than chunks some have none.
+  bool has_chunk = true;  ///< False for the last chunks of a batch with fewer samples than chunks.
   std::vector<SentTensor> tensors = {};
 
   friend bool operator==(const MessageInfo&, const MessageInfo&) = default;
 };
 
-/// A message begins with as many bytes, which is what a receiver knows of it beforehand. What the
-/// description takes beyond them follows.
+/// Size of a message's first part, for which a receiver can post a buffer before the message is
+/// known. The rest of a longer description follows in a second part.
 inline constexpr std::size_t kFirstPart = 256;
 
-/// Padded with zeros to `kFirstPart` at least. Throws Error(kInvalidArgument) for more than 65535
-/// tensors, or 255 dimensions.
+/// Encodes a description, padded with zeros to at least `kFirstPart` bytes. Throws
+/// Error(kInvalidArgument) for more than 65535 tensors, or 255 dimensions.
 [[nodiscard]] std::vector<std::byte> encode(const MessageInfo& info);
 
-/// How long the whole description is of which these are the first `kFirstPart` bytes. Nothing for
-/// bytes that are none.
+/// Returns the size of the whole description from its first `kFirstPart` bytes, or std::nullopt for
+/// bytes that are not a description.
 [[nodiscard]] std::optional<std::size_t> description_size(std::span<const std::byte> first_part);
 
-/// Nothing for bytes that encode() does not make, and for tensors whose bytes can't be counted.
+/// Returns std::nullopt for bytes that encode() does not produce, and for tensors of impossible
+/// sizes.
 [[nodiscard]] std::optional<MessageInfo> decode(std::span<const std::byte> description);
 
 }  // namespace unisono::pipeline

@@ -1,15 +1,8 @@
 #include "unisono/pipeline/message.h"
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 
 namespace unisono::pipeline {

@@ -1,18 +1,12 @@
 #include "unisono/pipeline/next_action.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <iterator>
 #include <limits>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
-
-#include "unisono/pipeline/as_index.h"
-#include "unisono/pipeline/schedule.h"
 
 namespace unisono::pipeline {
 namespace {
@@ -21,7 +15,7 @@ enum class Pass : std::uint8_t { kForward, kInputGradients, kWeightGradients };
 
 using Queue = std::pair<int, Pass>;
 
-// Actions of a queue keep their order.
+// Returns the queue of an action. Actions of a queue keep their order.
 Queue queue_of(const Action& action) {
   switch (action.kind) {
     case ActionKind::kForward:
@@ -35,7 +29,7 @@ Queue queue_of(const Action& action) {
   return {action.stage, Pass::kWeightGradients};
 }
 
-RankProgress begin(std::deque<Action> remaining, int max_activations) {
+ScheduleProgress begin(std::deque<Action> remaining, int max_activations) {
   std::set<Queue> queues;
   for (const Action& action : remaining) {
     queues.insert(queue_of(action));
@@ -46,10 +40,10 @@ RankProgress begin(std::deque<Action> remaining, int max_activations) {
           .n_queues = queues.size()};
 }
 
-// What the actions that are overtaken leave to those behind them.
+// The limits that overtaken actions set for later actions.
 class Overtaken {
  public:
-  explicit Overtaken(const RankProgress& progress)
+  explicit Overtaken(const ScheduleProgress& progress)
       : n_activations_(progress.n_activations),
         peak_(progress.n_activations),
         max_activations_(progress.max_activations),
@@ -58,7 +52,7 @@ class Overtaken {
   [[nodiscard]] bool lets_none_pass() const { return queues_.size() == n_queues_; }
 
   [[nodiscard]] bool lets_pass(const Action& action) const {
-    // Its activation is there, too, while those that it overtakes are done.
+    // The activation of `action` also exists while the overtaken actions run.
     const bool has_room = peak_ + change_of_activations(action.kind) <= max_activations_;
     return (action.kind != ActionKind::kForward || has_room) &&
            !chunks_.contains({action.stage, action.chunk}) && !queues_.contains(queue_of(action));
@@ -82,12 +76,12 @@ class Overtaken {
 
 }  // namespace
 
-RankProgress start(const Schedule& schedule, int rank) {
+ScheduleProgress start(const Schedule& schedule, int rank) {
   const std::vector<Action>& order = schedule.orders[as_index(rank)];
   return begin({order.begin(), order.end()}, peak_activations(schedule, rank));
 }
 
-RankProgress start_forwards(const Schedule& schedule, int rank) {
+ScheduleProgress start_forwards(const Schedule& schedule, int rank) {
   std::deque<Action> forwards;
   std::ranges::copy_if(schedule.orders[as_index(rank)],
                        std::back_inserter(forwards),
@@ -95,7 +89,7 @@ RankProgress start_forwards(const Schedule& schedule, int rank) {
   return begin(std::move(forwards), std::numeric_limits<int>::max());
 }
 
-std::optional<std::size_t> next_action(const RankProgress& progress,
+std::optional<std::size_t> next_action(const ScheduleProgress& progress,
                                        const HasArrived& has_arrived) {
   Overtaken overtaken(progress);
   for (std::size_t place = 0; place < progress.remaining.size() && !overtaken.lets_none_pass();
@@ -109,7 +103,7 @@ std::optional<std::size_t> next_action(const RankProgress& progress,
   return std::nullopt;
 }
 
-Action take(RankProgress& progress, std::size_t place) {
+Action take(ScheduleProgress& progress, std::size_t place) {
   const Action action = progress.remaining[place];
   progress.remaining.erase(progress.remaining.begin() + static_cast<std::ptrdiff_t>(place));
   progress.n_activations += change_of_activations(action.kind);

@@ -9,41 +9,44 @@
 
 namespace unisono::pipeline {
 
-/// How far a rank is in its schedule.
-struct RankProgress {
-  std::deque<Action> remaining;  ///< Not begun yet, in the schedule's order.
-  int n_activations = 0;         ///< That it holds.
-  int max_activations = 0;       ///< That it may hold: what the schedule says, or more.
-  std::size_t n_queues = 0;      ///< Of actions that keep their order: one for each stage and pass.
+/// Progress of a rank in the schedule of a step.
+struct ScheduleProgress {
+  std::deque<Action> remaining;  ///< Actions not started, in the order of the schedule.
+  int n_activations = 0;         ///< Activations held now.
+  int max_activations = 0;       ///< Allowed: the peak of the schedule, or more.
+  /// Number of queues: a queue per stage and pass, which keeps its order.
+  std::size_t n_queues = 0;
 };
 
-[[nodiscard]] RankProgress start(const Schedule& schedule, int rank);
+/// Returns the progress of `rank` at the start of a step.
+[[nodiscard]] ScheduleProgress start(const Schedule& schedule, int rank);
 
-/// Of a step that is forward alone, whatever activations it holds.
-[[nodiscard]] RankProgress start_forwards(const Schedule& schedule, int rank);
+/// Returns the progress at the start of a step without backward. The number of activations has no
+/// limit.
+[[nodiscard]] ScheduleProgress start_forwards(const Schedule& schedule, int rank);
 
-/// Whether all that an action takes in from other stages (`input_stages()`) is with the rank. Asked
-/// of actions that nothing else keeps.
+/// Returns true if all inputs of an action from other stages (`input_stages()`) have arrived.
+/// Called only for actions that can start otherwise.
 using HasArrived = std::function<bool(const Action&)>;
 
-/// Which of the remaining actions to do next: the first in the schedule's order that can be done
-/// now; nothing where the rank has to wait. So a receive that is late holds up what needs it, and
-/// nothing else.
+/// Returns the index of the next action: the first in the order of the schedule that can start now,
+/// or std::nullopt if the rank has to wait. A late message delays only the actions that need it.
 ///
-/// An action may overtake others as far as these hold:
+/// An action may overtake other actions under three conditions:
 ///
 /// - a chunk goes through a stage forward, then backward;
-/// - each stage takes its chunks forward, and adds their gradients up, in the schedule's order: the
-///   bits of a step don't depend on who was fast;
-/// - with what is left in the schedule's order the rank never holds more activations than it may.
+/// - each stage computes forwards, and adds gradients, in the order of the schedule, so that the
+///   bits of a step do not depend on the speed of ranks;
+/// - the remaining actions, in the order of the schedule, never hold more activations than allowed.
 ///
-/// The last keeps memory for those who are overtaken, so the first of all actions that are left,
-/// in the order in which the schedule would run them, can always be done: no ranks ever wait for
-/// each other, in whatever order messages arrive.
-[[nodiscard]] std::optional<std::size_t> next_action(const RankProgress& progress,
+/// The third condition reserves memory for overtaken actions. The first of all remaining actions,
+/// in the order in which the schedule runs them, can therefore always start: ranks never wait in a
+/// cycle, in whatever order messages arrive.
+[[nodiscard]] std::optional<std::size_t> next_action(const ScheduleProgress& progress,
                                                      const HasArrived& has_arrived);
 
-/// Takes the action at that place out of what remains: it begins.
-Action take(RankProgress& progress, std::size_t place);
+/// Removes the action at `place` from the remaining actions, because the action starts. Returns the
+/// action.
+Action take(ScheduleProgress& progress, std::size_t place);
 
 }  // namespace unisono::pipeline

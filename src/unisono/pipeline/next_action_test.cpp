@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -12,19 +11,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/pipeline/as_index.h"
-#include "unisono/pipeline/generators.h"
-#include "unisono/pipeline/inputs.h"
 #include "unisono/pipeline/known_schedules.h"
-#include "unisono/pipeline/simulate.h"
+#include "unisono/pipeline/timeline.h"
 
 namespace unisono::pipeline {
 namespace {
 
 using enum ActionKind;
 
-// What is next where everything but `late` has arrived.
-std::optional<Action> next_without(const RankProgress& progress, const std::set<Action>& late) {
+// Returns the next action if every message except those of `late` has arrived.
+std::optional<Action> next_without(const ScheduleProgress& progress, const std::set<Action>& late) {
   const auto place =
       next_action(progress, [&](const Action& action) { return !late.contains(action); });
   return place ? std::optional(progress.remaining[*place]) : std::nullopt;
@@ -33,7 +29,7 @@ std::optional<Action> next_without(const RankProgress& progress, const std::set<
 TEST(NextAction, IsTheSchedulesNextWhereAllHasArrived) {
   for (const KnownSchedule& known : known_schedules()) {
     const Schedule schedule = known.make({.n_ranks = 4, .n_chunks = 8, .stages_per_rank = 2});
-    RankProgress progress = start(schedule, 1);
+    ScheduleProgress progress = start(schedule, 1);
     for (const Action& action : schedule.orders[1]) {
       EXPECT_EQ(next_without(progress, {}), action) << known.name;
       EXPECT_EQ(take(progress, 0), action);
@@ -44,17 +40,17 @@ TEST(NextAction, IsTheSchedulesNextWhereAllHasArrived) {
 
 TEST(NextAction, ALateMessageHoldsUpOnlyWhatNeedsIt) {
   // Rank 1: 1F0,1F1,3F0,3B0,3F1,3B1,1B0,1B1.
-  RankProgress progress = start(interleaved(2, 2, 2), 1);
+  ScheduleProgress progress = start(interleaved(2, 2, 2), 1);
   (void)take(progress, 0);
   EXPECT_EQ(next_without(progress, {{kForward, 1, 1}}), (Action{kForward, 3, 0}));
-  // Its backward needs no message.
+  // The backward of stage 3 needs no message.
   (void)take(progress, 1);
   EXPECT_EQ(next_without(progress, {{kForward, 1, 1}}), (Action{kBackward, 3, 0}));
 }
 
 TEST(NextAction, WeightGradientsFillAWait) {
   // Rank 1: 1F0,1I0,1F1,1I1,1W0,1F2,...
-  RankProgress progress = start(zero_bubble_h1(2, 3), 1);
+  ScheduleProgress progress = start(zero_bubble_h1(2, 3), 1);
   (void)take(progress, 0);
   (void)take(progress, 0);
   EXPECT_EQ(next_without(progress, {{kForward, 1, 1}, {kForward, 1, 2}}),
@@ -63,7 +59,7 @@ TEST(NextAction, WeightGradientsFillAWait) {
 
 TEST(NextAction, NoForwardGoesBeyondTheActivationsOfTheSchedule) {
   // Rank 0: 0F0,0F1,0B0,0F2,...
-  RankProgress progress = start(one_f_one_b(2, 3), 0);
+  ScheduleProgress progress = start(one_f_one_b(2, 3), 0);
   (void)take(progress, 0);
   (void)take(progress, 0);
   EXPECT_EQ(next_without(progress, {{kBackward, 0, 0}}), std::nullopt);
@@ -72,7 +68,7 @@ TEST(NextAction, NoForwardGoesBeyondTheActivationsOfTheSchedule) {
 }
 
 TEST(NextAction, ChunksDoNotOvertakeEachOtherInAStage) {
-  RankProgress progress = start(fill_drain(2, 3), 0);
+  ScheduleProgress progress = start(fill_drain(2, 3), 0);
   EXPECT_EQ(next_without(progress, {{kForward, 0, 0}}), std::nullopt);
   for (int chunk = 0; chunk < 3; ++chunk) {
     (void)take(progress, 0);
@@ -80,8 +76,8 @@ TEST(NextAction, ChunksDoNotOvertakeEachOtherInAStage) {
   EXPECT_EQ(next_without(progress, {{kBackward, 0, 0}}), std::nullopt);
 }
 
-// A forward of the first stage that ran ahead would take the memory that the last stage's needs,
-// for whose backward all others wait.
+// An early forward of the first stage would use the memory for the last stage's forward, whose
+// backward all other stages need.
 TEST(NextAction, MemoryIsKeptForThoseWhoAreOvertaken) {
   const Schedule schedule{.n_chunks = 2,
                           .rank_of_stage = {0, 0},
@@ -93,7 +89,7 @@ TEST(NextAction, MemoryIsKeptForThoseWhoAreOvertaken) {
                                       {kForward, 1, 1},
                                       {kBackward, 1, 1},
                                       {kBackward, 0, 1}}}};
-  RankProgress progress = start(schedule, 0);
+  ScheduleProgress progress = start(schedule, 0);
   (void)take(progress, 0);
   EXPECT_EQ(progress.max_activations, 2);
   const std::set<Action> late{{kForward, 1, 0}, {kBackward, 0, 0}};
@@ -102,7 +98,7 @@ TEST(NextAction, MemoryIsKeptForThoseWhoAreOvertaken) {
   EXPECT_EQ(next_without(progress, late), (Action{kForward, 0, 1}));
 }
 
-// Ranks whose messages arrive in any order, after any time.
+// Simulates ranks whose messages arrive in random order.
 class RandomNetwork {
  public:
   RandomNetwork(const Schedule& schedule, unsigned seed) : schedule_(schedule), random_(seed) {
@@ -111,7 +107,7 @@ class RandomNetwork {
     }
   }
 
-  // Whether all come to the end.
+  // Returns true if all ranks finish.
   bool run() {
     while (true) {
       std::vector<int> able;
@@ -131,18 +127,18 @@ class RandomNetwork {
       }
       act(able[random_() % able.size()]);
     }
-    return std::all_of(ranks_.begin(), ranks_.end(), [](const RankProgress& progress) {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const ScheduleProgress& progress) {
       return progress.remaining.empty();
     });
   }
 
   [[nodiscard]] int most_activations(int rank) const { return peaks_.at(rank); }
 
-  // What each stage did, without the input gradients, whose order is of no consequence.
+  // The actions of each stage without the input gradients, which may come in any order.
   [[nodiscard]] const std::map<int, std::vector<Action>>& of_stages() const { return of_stages_; }
 
  private:
-  // That an output, or a gradient, of a stage is there for another one.
+  // An output, or a gradient, of a stage for another stage.
   struct Message {
     bool is_forward;
     int from;
@@ -162,7 +158,7 @@ class RandomNetwork {
   }
 
   void act(int rank) {
-    RankProgress& progress = ranks_[as_index(rank)];
+    ScheduleProgress& progress = ranks_[as_index(rank)];
     const Action action = take(progress, next_of(rank).value());
     peaks_[rank] = std::max(peaks_[rank], progress.n_activations);
     if (action.kind != kBackwardInput) {
@@ -182,7 +178,7 @@ class RandomNetwork {
 
   const Schedule& schedule_;
   std::mt19937 random_;
-  std::vector<RankProgress> ranks_;
+  std::vector<ScheduleProgress> ranks_;
   std::vector<Message> on_the_way_;
   std::set<Message> arrived_;
   std::map<int, int> peaks_;
@@ -223,8 +219,8 @@ TEST(ByArrival, LateMessagesCostLess) {
   EXPECT_EQ(step_time(simulate(schedule, one, {.transfer = 1.5, .is_by_arrival = true})), 46);
 }
 
-// Over many steps: a single one may be slower, where an action that went ahead is in the way. 1F1B
-// leaves no room to gain anything.
+// The average over many steps: a single step may be slower if an early action blocks a more urgent
+// action. 1F1B has no room for gains.
 TEST(ByArrival, StagesOfChangingSpeedCostHardlyMoreOrLess) {
   for (const KnownSchedule& known : known_schedules()) {
     const Schedule schedule = known.make({.n_ranks = 4, .n_chunks = 8, .stages_per_rank = 2});

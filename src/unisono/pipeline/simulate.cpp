@@ -1,5 +1,3 @@
-#include "unisono/pipeline/simulate.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <limits>
@@ -8,9 +6,6 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/pipeline/as_index.h"
-#include "unisono/pipeline/finish_times.h"
-#include "unisono/pipeline/inputs.h"
 #include "unisono/pipeline/next_action.h"
 #include "unisono/pipeline/schedule.h"
 #include "unisono/pipeline/timeline.h"
@@ -35,7 +30,7 @@ class Simulation {
     timeline_.ranks.resize(ranks_.size());
   }
 
-  // Always the action that begins first, so that nothing that begins later can still change it.
+  // Always begins the earliest action, because a later action cannot change it.
   Timeline run() {
     while (true) {
       Start first;
@@ -54,7 +49,7 @@ class Simulation {
       begin(first);
     }
     for (const Rank& rank : ranks_) {
-      UNISONO_CHECK(rank.progress.remaining.empty(), "pipeline: a schedule that stands still");
+      UNISONO_CHECK(rank.progress.remaining.empty(), "pipeline: the schedule can't proceed");
     }
     return std::move(timeline_);
   }
@@ -67,9 +62,9 @@ class Simulation {
   };
 
   struct Rank {
-    RankProgress progress;
+    ScheduleProgress progress;
     double idle_from = 0;
-    std::optional<Start> next = {};  // Unless something has happened since.
+    std::optional<Start> next = {};  // std::nullopt: to be computed again.
   };
 
   [[nodiscard]] double ready_at(const Action& action) const {
@@ -85,7 +80,8 @@ class Simulation {
       return {.time = std::max(rank.idle_from, ready_at(rank.progress.remaining.front())),
               .rank = number};
     }
-    // The first moment at which something is there that may be done, and then what is next.
+    // Finds first the earliest moment at which the rank can do any action, then its choice at that
+    // moment.
     double moment = kNever;
     (void)next_action(rank.progress, [&](const Action& action) {
       moment = std::min(moment, std::max(rank.idle_from, ready_at(action)));
@@ -114,7 +110,7 @@ class Simulation {
     }
   }
 
-  // Of the rank of a stage that is concerned, if there is such a stage.
+  // Discards the choice of the rank of a stage, if the stage exists.
   void forget_next(int stage) {
     if (stage >= 0 && stage < schedule_.n_stages()) {
       ranks_[as_index(schedule_.rank_of_stage[as_index(stage)])].next.reset();
@@ -152,6 +148,37 @@ Timeline simulate(const Schedule& schedule,
                   const TimeOf& time_of_action,
                   const SimulationOptions& options) {
   return Simulation(schedule, time_of_action, options).run();
+}
+
+FinishTimes::FinishTimes(int n_stages, int n_chunks)
+    : n_stages_(n_stages),
+      n_chunks_(n_chunks),
+      ends_(2 * as_index(n_stages) * as_index(n_chunks), std::numeric_limits<double>::infinity()) {}
+
+std::size_t FinishTimes::index_of(bool is_forward, int stage, int chunk) const {
+  const std::size_t first = is_forward ? 0 : as_index(n_stages_);
+  return (first + as_index(stage)) * as_index(n_chunks_) + as_index(chunk);
+}
+
+void FinishTimes::set(const Action& action, double end) {
+  if (action.kind != ActionKind::kBackwardWeight) {
+    ends_[index_of(action.kind == ActionKind::kForward, action.stage, action.chunk)] = end;
+  }
+}
+
+double FinishTimes::ready_at(const Action& action,
+                             const Schedule& schedule,
+                             double transfer,
+                             const std::vector<Skip>& skips) const {
+  const bool is_forward = action.kind == ActionKind::kForward;
+  const int rank = schedule.rank_of_stage[as_index(action.stage)];
+  double ready = -std::numeric_limits<double>::infinity();
+  for (const int stage : input_stages(action, n_stages_, skips)) {
+    const bool is_sent = schedule.rank_of_stage[as_index(stage)] != rank;
+    ready = std::max(ready,
+                     ends_[index_of(is_forward, stage, action.chunk)] + (is_sent ? transfer : 0));
+  }
+  return ready;
 }
 
 }  // namespace unisono::pipeline

@@ -1,5 +1,3 @@
-#include "unisono/pipeline/validate.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,10 +8,8 @@
 #include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/pipeline/as_index.h"
-#include "unisono/pipeline/finish_times.h"
-#include "unisono/pipeline/inputs.h"
 #include "unisono/pipeline/schedule.h"
+#include "unisono/pipeline/timeline.h"
 
 namespace unisono::pipeline {
 namespace {
@@ -44,7 +40,7 @@ class Validation {
     }
   }
 
-  // Of each rank by itself: what it does, how often and in which order.
+  // Checks each rank alone: the kinds, counts and order of its actions.
   void check_orders() const {
     std::vector<Passes> passes(as_index(schedule_.n_stages()) * as_index(schedule_.n_chunks));
     for (int rank = 0; rank < schedule_.n_ranks(); ++rank) {
@@ -72,7 +68,7 @@ class Validation {
     }
   }
 
-  // Of all ranks together: lets them run until none can go on.
+  // Runs all ranks until no rank can continue.
   void check_progress() const {
     FinishTimes done(schedule_.n_stages(), schedule_.n_chunks);
     std::vector<int> places(schedule_.orders.size(), 0);
@@ -99,7 +95,7 @@ class Validation {
   }
 
  private:
-  // What was done with a chunk in a stage.
+  // The passes of a chunk through a stage so far.
   struct Passes {
     bool has_forward = false;
     bool has_input_gradients = false;
@@ -154,7 +150,7 @@ class Validation {
     }
   }
 
-  // What is wrong with the action after what was done before; "" if nothing.
+  // Records the action. Returns an error text, or an empty text for a valid action.
   static std::string enter(const Action& action, Passes& passes) {
     const bool does_input =
         action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
@@ -190,7 +186,7 @@ class Validation {
     return passes.has_weight_gradients ? "" : to_string(ActionKind::kBackwardWeight);
   }
 
-  // Without skip connections an action takes in the output of one stage.
+  // Without skip connections an action has one input stage.
   [[nodiscard]] std::string describe_wait(int rank, int place) const {
     const Action& action = next_of(rank, place);
     const int stage = input_stages(action, schedule_.n_stages()).front();

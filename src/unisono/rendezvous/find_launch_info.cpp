@@ -4,21 +4,48 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "unisono/base/config.h"
 #include "unisono/base/error.h"
-#include "unisono/rendezvous/launch_info.h"
+#include "unisono/net/host.h"
 #include "unisono/rendezvous/launchers/launcher.h"
-#include "unisono/rendezvous/launchers/launcher_process.h"
-#include "unisono/rendezvous/launchers/variable_reader.h"
+#include "unisono/rendezvous/launchers/variables.h"
 
 namespace unisono::rendezvous {
+
+const char* to_string(KeyValueSpaceKind kind) noexcept {
+  switch (kind) {
+    case KeyValueSpaceKind::kPmi:
+      return "PMI";
+    case KeyValueSpaceKind::kPmix:
+      return "PMIx";
+    case KeyValueSpaceKind::kNone:
+      break;
+  }
+  return "none";
+}
+
+std::string meeting_host(const LaunchInfo& launch_info) {
+  return launch_info.is_on_one_node ? net::loopback_host() : launch_info.master_addr;
+}
+
+bool serves_store(const LaunchInfo& launch_info) {
+  return launch_info.rank == 0 && !launch_info.uses_agent_store;
+}
+
+std::string describe_place(const LaunchInfo& launch_info) {
+  if (launch_info.place_source.empty()) {
+    return fmt::format(
+        "MASTER_ADDR={}, MASTER_PORT={}", launch_info.master_addr, launch_info.master_port);
+  }
+  return fmt::format("{} ({})",
+                     net::join_host_port(launch_info.master_addr, launch_info.master_port),
+                     launch_info.place_source);
+}
+
 namespace {
 
-// The rank or the world size, and where it is from: "RANK=5 (given by the program)".
+// The rank or the world size, with a description of the origin: "RANK=5 (given by the program)".
 struct Figure {
   std::optional<int> value;
   std::string source;
@@ -26,7 +53,7 @@ struct Figure {
   bool is_from_variable = false;  // RANK or WORLD_SIZE.
 };
 
-// An option of the program, or else the variable, or else the launcher's.
+// Reads the program's option, or else the variable, or else the launcher's variable.
 Figure find_figure(
     int option, VariableReader& reader, const char* name, const char* launchers_name, int least) {
   if (option != -1) {
@@ -56,7 +83,7 @@ void check(const Figure& rank,
   } else if (size.value && rank.value && *rank.value >= *size.value) {
     reader.complain(fmt::format("{} is not below {}", rank.source, size.source));
   }
-  // Each process that the launcher started takes part, so there are as many ranks.
+  // Every process that the launcher started is a rank, so both numbers must be equal.
   if (rank.is_launchers && !size.is_launchers && launcher->world_size != nullptr) {
     const std::optional<int> n_started = reader.needed_int(launcher->world_size, 1);
     if (n_started && size.value && *n_started != *size.value) {
@@ -69,14 +96,14 @@ void check(const Figure& rank,
   }
 }
 
-// What the user says, or else the launcher.
+// Reads the host from MASTER_ADDR, or else from the launcher.
 MasterHost read_host(VariableReader& reader, const Launcher* launcher) {
   return launcher == nullptr || reader.is_set("MASTER_ADDR")
              ? MasterHost{.address = reader.host("MASTER_ADDR", "MASTER_PORT")}
              : launcher->master_host(reader, *launcher);
 }
 
-// With the key space that there is.
+// Fills in the address and the port. Requires result.key_value_space.
 void set_place(const MasterHost& host,
                VariableReader& reader,
                const Launcher* launcher,
@@ -91,7 +118,7 @@ void set_place(const MasterHost& host,
   }
   if (!reader.is_set("MASTER_ADDR") && !reader.is_set("MASTER_PORT") && launcher != nullptr) {
     result.place_source = is_rank_zero_to_tell
-                              ? "told by rank 0 in the launcher's key space"
+                              ? "published by rank 0 in the launcher's key space"
                               : fmt::format("from the variables of {}", launcher->name);
   }
   if (is_rank_zero_to_tell) {
@@ -107,7 +134,8 @@ void set_place(const MasterHost& host,
 constexpr const char* kPmiFd = "PMI_FD";
 constexpr const char* kPmixJob = "PMIX_NAMESPACE";
 
-// The launcher of a launcher may have left its own variables here: the numbers tell.
+// The launcher of this process's launcher may have left variables here. Comparing the numbers
+// detects this.
 bool is_equal(const Environment& environment, const char* name, int number) {
   VariableReader reader(environment);
   return reader.optional_int(name, 0) == number;
@@ -122,8 +150,9 @@ std::string describe_absence(const Launcher& launcher) {
          " for this rank, so there is no key space for the ranks to agree in";
 }
 
-// What `launcher` offers to this process, by its variables alone: nothing is connected. None where
-// all ranks are on one node, or where they are not the launcher's processes: it knows just these.
+// Finds the key space that `launcher` offers to this process, from variables alone, without a
+// connection. Returns no access if all ranks are on a single node, or if the ranks are not the
+// launcher's processes, because the launcher serves only its processes.
 KeyValueSpaceAccess find_key_space(const Environment& environment,
                                    const Launcher& launcher,
                                    int rank,
@@ -135,7 +164,7 @@ KeyValueSpaceAccess find_key_space(const Environment& environment,
   const bool speaks_pmi = environment(kPmiFd) && is_equal(environment, "PMI_RANK", rank) &&
                           is_equal(environment, "PMI_SIZE", world_size);
   const bool speaks_pmix = environment(kPmixJob) && is_equal(environment, "PMIX_RANK", rank);
-  // Others, Slurm among them, may speak both.
+  // Other launchers, such as Slurm, may support both protocols.
   const bool speaks_pmi_first = std::string_view(launcher.rank) == "PMI_RANK";
   if (speaks_pmi && (speaks_pmi_first || !speaks_pmix)) {
     VariableReader pmi_reader(environment);
@@ -160,7 +189,7 @@ int read_local_rank(VariableReader& reader, const Launcher* launcher) {
   return rank.value_or(-1);
 }
 
-// For who expected a launcher to be recognized.
+// Describes the search for launchers, for users whose launcher was not recognized.
 std::string describe_search(const Environment& environment) {
   std::string names;
   for (const Launcher& launcher : launchers()) {
@@ -177,17 +206,17 @@ std::string describe_search(const Environment& environment) {
   return found;
 }
 
-// Who sets the variables, for the end of a message.
+// Names the programs that set the variables, for the end of an error message.
 std::string advice(const Environment& environment, const Launcher* launcher, bool is_all_given) {
   if (launcher == nullptr) {
-    return "\"unisono run -n N program\" and torchrun set these variables; who starts the ranks by "
-           "hand sets MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK for each of them" +
+    return "\"unisono run -n N program\" and torchrun set these variables; to start ranks by hand, "
+           "set MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK for each of them" +
            (is_all_given ? "" : ". " + describe_search(environment));
   }
   if (launcher->world_size == nullptr) {
     return fmt::format(
-        "{} has set {}={}, and sets no variable for how many ranks there are: set WORLD_SIZE to "
-        "their number for all of them, or give init_process_group() a rank and a world_size",
+        "{} has set {}={}, and sets no variable for the number of ranks: set WORLD_SIZE to it for "
+        "all of them, or give init_process_group() a rank and a world_size",
         launcher->command,
         launcher->rank,
         environment(launcher->rank).value_or(""));
@@ -207,7 +236,7 @@ bool has_several_tasks_on_a_node(const Environment& environment) {
   return !nodes.empty() && static_cast<std::size_t>(n_tasks) > nodes.size();
 }
 
-// Programs of MPI give rank 0 of 0, and leave both to it.
+// MPI programs pass rank 0 of 0 to leave both numbers to the launcher.
 bool is_left_to_launcher(const Environment& environment, int rank, int world_size) {
   return rank == 0 && world_size == 0 &&
          (environment("WORLD_SIZE") || find_launcher(environment) != nullptr);
@@ -235,13 +264,13 @@ LaunchInfo find_launch_info(const Environment& environment, int rank, int world_
   const Figure own =
       find_figure(rank, reader, "RANK", launcher == nullptr ? nullptr : launcher->rank, 0);
   check(own, size, reader, launcher);
-  // Where nobody says how many ranks there are, just that is to be complained of.
+  // If the world size is unknown, the missing world size must be the only complaint.
   if (launcher != nullptr && own.value && (size.value || launcher->world_size == nullptr)) {
     result.key_value_space =
         find_key_space(environment, *launcher, *own.value, size.value.value_or(0));
   }
   set_place(host, reader, launcher, result);
-  // Each job of a launcher has a rank 0, so that no two of them make up one.
+  // Each job of a launcher has a rank 0, so two jobs of a launcher are never combined into one.
   if (own.is_launchers) {
     result.job = launched_job(environment, *launcher);
   }
@@ -272,8 +301,8 @@ std::string elastic_launcher(const Environment& environment) {
   if (!environment("TORCHELASTIC_RUN_ID")) {
     return "";
   }
-  // torchrun gives each process a file for its errors; that of unisono run is one of the launcher's
-  // descriptors.
+  // torchrun gives each process a file for errors. Under unisono run the variable leads to a
+  // descriptor of the launcher.
   const std::string errors = environment("TORCHELASTIC_ERROR_FILE").value_or("/proc/");
   return errors.starts_with("/proc/") ? "unisono run" : "torchrun";
 }

@@ -2,32 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <optional>
-#include <string>
-
-#include "unisono/base/config.h"
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/base/similar_setting.h"
-#include "unisono/net/host_port.h"
+#include "unisono/base/setting_checks.h"
+#include "unisono/net/host.h"
 #include "unisono/rendezvous/find_launch_info.h"
-#include "unisono/rendezvous/key_value_space/publish_master_address.h"
+#include "unisono/rendezvous/key_value_space/key_value_space.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/methods/builtin_methods.h"
-#include "unisono/rendezvous/methods/discovery.h"
-#include "unisono/rendezvous/methods/init_method.h"
 
 namespace unisono::rendezvous {
 namespace {
 
-// What tcp://HOST:PORT?rank=R&world_size=N says. Rank 0 serves the store at that address.
+// Parses tcp://HOST:PORT?rank=R&world_size=N. Rank 0 serves the store at that address.
 LaunchInfo read_tcp(const InitMethod& method, const GivenRank& given) {
   std::string problems = net::describe_host_fault(method.host);
   if (!method.path.empty()) {
-    problems += fmt::format(
-        "{}\"{}\" stands behind the address", problems.empty() ? "" : "; ", method.path);
+    problems +=
+        fmt::format("{}\"{}\" follows the address", problems.empty() ? "" : "; ", method.path);
   }
   const RankRequest wanted = read_rank_request(method, given, true, problems);
   return {.master_addr = method.host,
@@ -36,47 +28,43 @@ LaunchInfo read_tcp(const InitMethod& method, const GivenRank& given) {
           .world_size = wanted.world_size};
 }
 
-// Where find_discovery() has nothing: env:// by the launcher's variables, tcp:// by what it says.
+// For methods without a discovery: env:// reads the launcher's variables, tcp:// reads the options
+// of the method.
 LaunchInfo read_launch_info(const InitMethod& method, const RendezvousRequest& request) {
   if (method.scheme == "tcp") {
     return read_tcp(method, request.given);
   }
   if (method.text != "env://") {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_method \"{}\": nothing may stand behind env://; rank and "
+                fmt::format("init_method \"{}\": nothing may follow env://; rank and "
                             "world_size are options of the program or environment variables",
                             method.text));
   }
   return find_launch_info(request.environment, request.given.rank, request.given.world_size);
 }
 
-// Fills in both. One message for all that is wrong, whichever variables it is in.
-void read_environment(const InitMethod& method,
-                      const RendezvousRequest& request,
-                      RendezvousInfo& info) {
-  std::string problems;
-  const auto note = [&problems](const Error& error) {
+// Finds the launch info. A single error message contains all problems of settings and launcher
+// variables.
+LaunchInfo read_environment(const InitMethod& method,
+                            const RendezvousRequest& request,
+                            const ParsedConfig& settings) {
+  std::string problems = settings.problems;
+  LaunchInfo launch_info;
+  try {
+    launch_info = read_launch_info(method, request);
+    launch_info.process_name = request.process_name;
+  } catch (const Error& error) {
     problems += (problems.empty() ? "" : "; ") + std::string(error.what());
-  };
-  try {
-    info.config = read_config(request.environment);
-  } catch (const Error& error) {
-    note(error);
-  }
-  try {
-    info.discovered.launch_info = read_launch_info(method, request);
-    info.discovered.launch_info.process_name = request.process_name;
-  } catch (const Error& error) {
-    note(error);
   }
   if (!problems.empty()) {
     throw Error(ErrorCode::kInvalidArgument, problems);
   }
+  return launch_info;
 }
 
-void log_launcher(const Config& config, const LaunchInfo& launch_info) {
+void log_launcher(const base::Config& config, const LaunchInfo& launch_info) {
   if (launch_info.rank == 0 && !launch_info.launcher.empty()) {
-    Logger(launch_info.process_name + " 0", config.log_level)
+    base::Logger(launch_info.process_name + " 0", config.log_level)
         .info(fmt::format("started by {}: {} {}s meet at {}{}",
                           launch_info.origin,
                           launch_info.world_size,
@@ -89,16 +77,16 @@ void log_launcher(const Config& config, const LaunchInfo& launch_info) {
   }
 }
 
-// A setting with another name changes nothing, silently.
-void warn_of_misspelled_settings(const Config& config, const LaunchInfo& launch_info) {
+// A misspelled setting would have no effect, silently.
+void warn_of_misspelled_settings(const base::Config& config, const LaunchInfo& launch_info) {
   if (launch_info.rank != 0) {
     return;
   }
   for (const std::string& name : process_variables("UNISONO_")) {
     if (const std::string similar = similar_setting(name); !similar.empty()) {
-      Logger(launch_info.process_name + " 0", config.log_level)
+      base::Logger(launch_info.process_name + " 0", config.log_level)
           .warning(fmt::format(
-              "{} is no setting of Unisono, and changes nothing; is {} meant?", name, similar));
+              "{} is not a setting of Unisono, and has no effect; is {} meant?", name, similar));
     }
   }
 }
@@ -106,7 +94,7 @@ void warn_of_misspelled_settings(const Config& config, const LaunchInfo& launch_
 }  // namespace
 
 std::chrono::milliseconds choose_timeout(std::optional<std::chrono::milliseconds> chosen,
-                                         const Config& config) {
+                                         const base::Config& config) {
   const std::chrono::milliseconds timeout = chosen.value_or(config.timeout);
   if (timeout <= std::chrono::milliseconds::zero()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -118,11 +106,14 @@ std::chrono::milliseconds choose_timeout(std::optional<std::chrono::milliseconds
 RendezvousInfo resolve_rendezvous(const RendezvousRequest& request) {
   const InitMethod method = parse_init_method(request.init_method);
   const Discovery discover = find_discovery(method);
+  const ParsedConfig settings =
+      request.settings ? *request.settings : parse_config(request.environment);
   RendezvousInfo info;
+  info.config = settings.config;
   if (discover == nullptr) {
-    read_environment(method, request, info);
+    info.discovered.launch_info = read_environment(method, request, settings);
   } else {
-    info.config = read_config(request.environment);
+    settings.check();
   }
   info.timeout = choose_timeout(request.timeout, info.config);
   info.deadline = Deadline::after(info.timeout);
@@ -139,7 +130,7 @@ RendezvousInfo resolve_rendezvous(const RendezvousRequest& request) {
   }
   warn_of_misspelled_settings(info.config, info.discovered.launch_info);
   if (method.scheme != "env") {
-    // Without the query, which differs from rank to rank.
+    // Without the query, which differs between ranks.
     info.discovered.launch_info.place_source =
         "init_method " + method.text.substr(0, method.text.find('?'));
   }

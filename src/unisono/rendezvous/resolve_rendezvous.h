@@ -10,36 +10,38 @@
 
 namespace unisono::rendezvous {
 
-/// A process that wants to be a rank, or to start ranks on its node.
+/// A process that is to become a rank, or that starts ranks on the node.
 struct RendezvousRequest {
   std::string init_method = "env://";
   GivenRank given = {};
-  /// For meeting the others, and for operations that are given none. Default: the configuration's.
+  /// For the meeting, and the default for operations. Default: the configuration's.
   std::optional<std::chrono::milliseconds> timeout = {};
   Environment environment = process_environment();
+  /// The settings of `environment`. std::nullopt: read from there.
+  std::optional<ParsedConfig> settings = {};
   std::string process_name = "rank";  ///< See LaunchInfo.
 };
 
-/// What a rank knows before it meets the others at the store.
+/// Information of a rank before the meeting at the store.
 struct RendezvousInfo {
-  Config config;
+  base::Config config;
   std::chrono::milliseconds timeout{};
-  Deadline deadline = Deadline::never();  ///< For meeting the others.
-  Discovered discovered;                  ///< Keep its presence until all have met.
+  Deadline deadline = Deadline::never();  ///< Deadline of the meeting.
+  Discovered discovered;                  ///< Keep the presence alive until all ranks have met.
 };
 
-/// Which rank this process is and where the ranks meet, by whatever method; see find_launch_info(),
-/// find_discovery() and publish_master_address(). Rank 0 says by whom the ranks were started, where
-/// the program's user did not say it by RANK and the like.
+/// Determines this process's rank and the meeting point, for any method; see find_launch_info(),
+/// find_discovery() and publish_master_address(). Rank 0 logs the launcher unless the user has
+/// given all values, e.g. by RANK.
 ///
-/// Throws Error: kInvalidArgument with one message that names every wrong variable; as discovery
-/// and publish_master_address() do.
+/// Throws Error(kInvalidArgument) with a single message that names all invalid variables, and the
+/// errors of the discovery and of publish_master_address().
 [[nodiscard]] RendezvousInfo resolve_rendezvous(const RendezvousRequest& request);
 
-/// The timeout that a program has chosen, or the configuration's.
+/// Returns the timeout of the program, or else the configuration's.
 ///
-/// Throws Error(kInvalidArgument) unless it is more than nothing.
+/// Throws Error(kInvalidArgument) unless the timeout is positive.
 [[nodiscard]] std::chrono::milliseconds choose_timeout(
-    std::optional<std::chrono::milliseconds> chosen, const Config& config);
+    std::optional<std::chrono::milliseconds> chosen, const base::Config& config);
 
 }  // namespace unisono::rendezvous

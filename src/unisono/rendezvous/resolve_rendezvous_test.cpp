@@ -1,7 +1,6 @@
 #include "unisono/rendezvous/resolve_rendezvous.h"
 
-#include <chrono>
-#include <string>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -10,7 +9,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/testing/launched_ranks.h"
+#include "unisono/rendezvous/testing/ranks.h"
 
 #include "support/temporary_folder.h"
 
@@ -21,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// Who is said to have named the place.
+// Returns the reported source of the address.
 std::string source_of(const std::string& method, const FakeVariables& variables = {}) {
   return resolve_rendezvous({.init_method = method, .environment = fake(variables)})
       .discovered.launch_info.place_source;
@@ -32,7 +31,7 @@ TEST(ResolveRendezvous, WhoNamedThePlaceIsKnown) {
       {"MASTER_ADDR", "10.0.0.1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"UNISONO_SECRET", "x"}};
   EXPECT_EQ(source_of("env://", given), "") << "MASTER_ADDR itself";
   EXPECT_EQ(source_of("env://", kOpenMpiOnOneNode), "from the variables of Open MPI");
-  // A rank's own options are no part of the place.
+  // A rank's own options are not part of the address.
   EXPECT_EQ(source_of("tcp://10.0.0.1:29500?rank=1&world_size=2"),
             "init_method tcp://10.0.0.1:29500");
   EXPECT_EQ(source_of("tcp://10.0.0.1:29500?rank=1&world_size=2", given),
@@ -70,7 +69,7 @@ TEST(ResolveRendezvous, EachSchemeHasItsSource) {
   EXPECT_EQ(launch_info("tcp://node-b:1234?rank=3&world_size=4").master_addr, "node-b");
   EXPECT_EQ(launch_info("tcp://node-b:1234?rank=3&world_size=4").rank, 3);
   EXPECT_THAT([&] { (void)launch_info("env://?rank=0"); },
-              ThrowsMessage<Error>(HasSubstr("nothing may stand behind env://")));
+              ThrowsMessage<Error>(HasSubstr("nothing may follow env://")));
 }
 
 TEST(ResolveRendezvous, OneMessageNamesAllThatIsWrong) {
@@ -119,12 +118,12 @@ TEST(ResolveRendezvous, WhatTheProgramGivesCountsForTcp) {
 TEST(ResolveRendezvous, OneMessageNamesAllThatIsWrongWithTcp) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"tcp://:29500?rank=0&world_size=1", "the host is missing"},
-      {"tcp://node-a/path?rank=0&world_size=1", "\"/path\" stands behind the address"},
+      {"tcp://node-a/path?rank=0&world_size=1", "\"/path\" follows the address"},
       {"tcp://node-a?world_size=4", "there is no rank"},
       {"tcp://node-a?rank=0", "there is no world_size"},
       {"tcp://node-a?rank=4&world_size=4", "rank 4 is not below world_size 4"},
       {"tcp://node-a?rank=0&world_size=1&size=3", "there is no option size"},
-      {"tcp://node-a?rank=x&world_size=1", "rank=x is no whole number"}};
+      {"tcp://node-a?rank=x&world_size=1", "rank=x is not a whole number"}};
   for (const auto& [text, problem] : cases) {
     EXPECT_THAT([&text = text] { (void)read(text); },
                 ThrowsMessage<Error>(AllOf(HasSubstr(text), HasSubstr(problem))));
@@ -133,9 +132,84 @@ TEST(ResolveRendezvous, OneMessageNamesAllThatIsWrongWithTcp) {
               ThrowsMessage<Error>(
                   HasSubstr("the host is missing; there is no rank; there is no world_size")));
   EXPECT_THAT([] { (void)read("tcp://node-a", 0, 0); },
-              ThrowsMessage<Error>(HasSubstr("a world_size of 0 leaves no rank")));
+              ThrowsMessage<Error>(HasSubstr("a world_size of 0 is not positive")));
   EXPECT_THAT([] { (void)read("tcp://node-a", -2, -3); },
               ThrowsMessage<Error>(HasSubstr("rank -2 is negative; world_size -3 is negative")));
+}
+
+using Query = std::map<std::string, std::string>;
+
+TEST(InitMethod, IsTakenApart) {
+  const InitMethod tcp = parse_init_method("tcp://10.0.0.1:29500?rank=1&world_size=4");
+  EXPECT_EQ(tcp.scheme, "tcp");
+  EXPECT_EQ(tcp.host, "10.0.0.1");
+  EXPECT_EQ(tcp.port, 29500);
+  EXPECT_EQ(tcp.path, "");
+  EXPECT_EQ(tcp.query, (Query{{"rank", "1"}, {"world_size", "4"}}));
+  EXPECT_EQ(tcp.number("rank", 0), 1);
+  EXPECT_EQ(tcp.number("absent", 0), std::nullopt);
+}
+
+TEST(InitMethod, PartsMayBeMissing) {
+  const InitMethod env = parse_init_method("env://");
+  EXPECT_EQ(env.scheme, "env");
+  EXPECT_EQ(env.host + env.path, "");
+  EXPECT_EQ(env.port, std::nullopt);
+  EXPECT_EQ(parse_init_method("tcp://host").port, std::nullopt);
+  EXPECT_EQ(parse_init_method("tcp://:29500").host, "");
+  EXPECT_EQ(parse_init_method("tcp://:29500").port, 29500);
+}
+
+TEST(InitMethod, AddressesOfIPv6StandInBrackets) {
+  const InitMethod method = parse_init_method("tcp://[ff15::1%eth0]:23456");
+  EXPECT_EQ(method.host, "ff15::1%eth0");
+  EXPECT_EQ(method.port, 23456);
+  EXPECT_EQ(parse_init_method("tcp://[::1]").host, "::1");
+}
+
+TEST(InitMethod, APathIsAllFromTheFirstSlash) {
+  const InitMethod method = parse_init_method("file:///scratch/my%20job/a:b?group_name=x%26y");
+  EXPECT_EQ(method.host, "");
+  EXPECT_EQ(method.path, "/scratch/my job/a:b");
+  EXPECT_EQ(method.query, (Query{{"group_name", "x&y"}}));
+}
+
+TEST(InitMethod, WhatIsWrongIsShown) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"", "does not begin with a scheme"},
+      {"env:", "does not begin with a scheme"},
+      {"://host", "does not begin with a scheme"},
+      {"TCP://host", "does not begin with a scheme"},
+      {"tcp://host:0", "\"0\" is not a port"},
+      {"tcp://host:65536", "\"65536\" is not a port"},
+      {"tcp://host:", "\"\" is not a port"},
+      {"tcp://host:1x", "\"1x\" is not a port"},
+      {"tcp://::1:29500", "write [::1]:29500"},
+      {"tcp://::1", "write [::1]"},
+      {"tcp://alpha:1:2", "not an IPv6 address"},
+      {"tcp://[::1", "write [::1]"},
+      {"tcp://[::1]x", "after the ]"},
+      {"tcp://host:1?rank", "\"rank\" is not name=value"},
+      {"tcp://host:1?=1", "\"=1\" is not name=value"},
+      {"tcp://host:1?rank=1&rank=2", "rank is given twice"},
+      {"file:///a%2", "is not followed by two digits"},
+      {"file:///a%zz", "is not followed by two digits"}};
+  for (const auto& [text, problem] : cases) {
+    EXPECT_THAT(
+        [&text = text] { (void)parse_init_method(text); },
+        ::testing::ThrowsMessage<Error>(AllOf(HasSubstr("\"" + text + "\""), HasSubstr(problem))));
+  }
+}
+
+TEST(InitMethod, NumbersAreChecked) {
+  const InitMethod method = parse_init_method("tcp://host:1?rank=-1&world_size=two");
+  EXPECT_THAT([&] { (void)method.number("rank", 0); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("rank=-1 is not a whole number")));
+  EXPECT_THAT([&] { (void)method.number("world_size", 1); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("world_size=two")));
+  EXPECT_THAT([] { (void)parse_init_method("tcp://host?rank=99999999999").number("rank", 0); },
+              ::testing::ThrowsMessage<Error>(HasSubstr(
+                  "rank=99999999999 is not a whole number of at least 0 and at most 2147483647")));
 }
 
 }  // namespace

@@ -11,14 +11,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <optional>
-#include <string>
 #include <system_error>
 #include <vector>
 
-#include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/base/random_hex.h"
+#include "unisono/base/text.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/launch_info.h"
 
@@ -46,7 +44,7 @@ void check_private(const Fd& fd, const std::string& path) {
         path,
         fmt::format("belongs to user {}, and this process to user {}", status.st_uid, ::geteuid()));
   }
-  // Of root's, which may be read by a group that root has chosen, as Kubernetes mounts them.
+  // A file of root may be readable by a group that root has chosen, as Kubernetes mounts secrets.
   constexpr mode_t kMoreThanRead = S_IWGRP | S_IXGRP | S_IRWXO;
   const mode_t others = is_own ? S_IRWXG | S_IRWXO : kMoreThanRead;
   if ((status.st_mode & others) != 0) {
@@ -59,8 +57,8 @@ void check_private(const Fd& fd, const std::string& path) {
   }
 }
 
-// Nothing if there is no such file, or, where that `may_be_out_of_reach`, this user can't open it:
-// in containers HOME may be another's.
+// Returns std::nullopt if the file does not exist or, if `may_be_out_of_reach`, cannot be opened by
+// this user: in containers HOME may belong to another user.
 std::optional<std::string> read_secret_file(const std::string& path, bool may_be_out_of_reach) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open()) {
@@ -84,8 +82,8 @@ std::optional<std::string> read_secret_file(const std::string& path, bool may_be
     throw file_error(
         ErrorCode::kInvalidArgument, path, fmt::format("has more than {} bytes", kMaxSecretBytes));
   }
-  // Some editors begin a file with a byte order mark, and most end it with a newline: neither is a
-  // part of the secret.
+  // Some editors begin a file with a byte order mark, and most add a newline at the end. Neither
+  // belongs to the secret.
   secret.erase(0, secret.starts_with("\xEF\xBB\xBF") ? 3 : 0);
   secret.erase(secret.find_last_not_of("\r\n") + 1);
   if (secret.empty()) {
@@ -94,7 +92,8 @@ std::optional<std::string> read_secret_file(const std::string& path, bool may_be
   return secret;
 }
 
-// Why a job that meets at `host` needs a secret; empty where only this machine can connect.
+// Returns the reason why a job that meets at `host` needs a secret; "" if only this machine can
+// connect.
 std::string why_needed(const std::string& host) {
   try {
     const std::vector<net::Address> addresses = net::resolve(host, 0);
@@ -107,13 +106,14 @@ std::string why_needed(const std::string& host) {
     if (error.code() == ErrorCode::kInvalidArgument) {
       throw;
     }
-    return fmt::format("leads nowhere ({}): is it right? Only a job with a secret waits for a name",
-                       error.what());
+    return fmt::format(
+        "does not resolve ({}): is it right? Only a job with a secret waits for a name",
+        error.what());
   }
 }
 
-// The command that mends it.
-std::string advise_secret(const Config& config) {
+// Returns the command that creates a secret.
+std::string advise_secret(const base::Config& config) {
   return config.home.empty()
              ? "HOME is not set, so type \"unisono secret FILE\", and set UNISONO_SECRET_FILE=FILE "
                "on every rank"
@@ -121,8 +121,10 @@ std::string advise_secret(const Config& config) {
                "home need a copy (scp -rp ~/.unisono NODE:), or the same UNISONO_SECRET";
 }
 
-// `what` is how the user gave the address.
-std::string find(const Config& config, const LaunchInfo& launch_info, const std::string& what) {
+// `what` describes the address in the user's form.
+std::string find(const base::Config& config,
+                 const LaunchInfo& launch_info,
+                 const std::string& what) {
   if (!config.secret.empty()) {
     return config.secret;
   }
@@ -169,7 +171,7 @@ void write_secret(const std::string& path) {
                          ? "exists, and jobs may use it; delete it to have another one written"
                          : "can't be made: " + std::generic_category().message(error_number));
   }
-  errno = ENOSPC;  // A short write sets none.
+  errno = ENOSPC;  // A short write sets no errno.
   if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       ::fsync(fd.get()) != 0) {
     const int error_number = errno;
@@ -178,15 +180,15 @@ void write_secret(const std::string& path) {
   }
 }
 
-bool is_secret_given(const Config& config) {
+bool is_secret_given(const base::Config& config) {
   return !config.secret.empty() || !config.secret_file.empty();
 }
 
-std::string find_secret(const Config& config, const std::string& host) {
+std::string find_secret(const base::Config& config, const std::string& host) {
   return find(config, LaunchInfo{.master_addr = host}, fmt::format("\"{}\"", host));
 }
 
-std::string find_secret(const Config& config, const LaunchInfo& launch_info) {
+std::string find_secret(const base::Config& config, const LaunchInfo& launch_info) {
   const std::string& source = launch_info.place_source;
   return find(config,
               launch_info,

@@ -8,24 +8,24 @@ namespace unisono::rendezvous {
 
 struct LaunchInfo;
 
-/// The job's secret: the configuration's own, or the contents of its file, or of
-/// ~/.unisono/secret. Empty, when there is none of these and the ranks meet on loopback.
+/// Returns the job's secret: the configuration's, or the contents of UNISONO_SECRET_FILE or of
+/// ~/.unisono/secret. Returns "" if there is no secret and the ranks meet on loopback.
 ///
-/// Throws Error: kInvalidArgument when there is none but others could connect, or there is no
-/// address of `host` and can be none, or when the file is not a private one of this user;
-/// kNotFound.
-[[nodiscard]] std::string find_secret(const Config& config, const std::string& host);
+/// Throws Error(kInvalidArgument) if there is no secret but other machines could connect, if `host`
+/// has no address, or if the file is not private to this user; Error(kNotFound) if the configured
+/// file does not exist.
+[[nodiscard]] std::string find_secret(const base::Config& config, const std::string& host);
 
-/// The same for a rank. What it was told in the launcher's key space comes before
+/// Returns the secret for a rank. A secret from the launcher's key space takes precedence over
 /// ~/.unisono/secret.
-[[nodiscard]] std::string find_secret(const Config& config, const LaunchInfo& launch_info);
+[[nodiscard]] std::string find_secret(const base::Config& config, const LaunchInfo& launch_info);
 
-/// Writes a new random secret into a file that this user alone can read.
+/// Writes a new random secret to a file that only this user can read.
 ///
-/// Throws Error: kInvalidArgument where there is such a file; kSystem.
+/// Throws Error(kInvalidArgument) if the file exists, Error(kSystem).
 void write_secret(const std::string& path);
 
-/// True where the user has set one: UNISONO_SECRET or UNISONO_SECRET_FILE.
-[[nodiscard]] bool is_secret_given(const Config& config);
+/// Returns true if the user has set a secret: UNISONO_SECRET or UNISONO_SECRET_FILE.
+[[nodiscard]] bool is_secret_given(const base::Config& config);
 
 }  // namespace unisono::rendezvous

@@ -4,12 +4,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/launch_info.h"
 
@@ -22,14 +19,14 @@ namespace {
 using test::throws_error;
 using ::testing::Not;
 
-auto finding(const Config& config) {
+auto finding(const base::Config& config) {
   return [config] { (void)find_secret(config, "10.0.0.1"); };
 }
 
 class SecretFile : public ::testing::Test {
  protected:
-  [[nodiscard]] Config config_with(const std::string& contents, unsigned mode) const {
-    Config config;
+  [[nodiscard]] base::Config config_with(const std::string& contents, unsigned mode) const {
+    base::Config config;
     config.secret_file = folder_.write("secret", contents, mode);
     return config;
   }
@@ -44,13 +41,13 @@ TEST_F(SecretFile, APrivateFileIsReadWithoutMarkAndLastNewline) {
 }
 
 TEST_F(SecretFile, TheVariableComesBeforeTheFile) {
-  Config config = config_with("from a file", 0644);
+  base::Config config = config_with("from a file", 0644);
   config.secret = "from the variable";
   EXPECT_EQ(find_secret(config, "10.0.0.1"), "from the variable");
 }
 
 TEST_F(SecretFile, TheOneInTheHomeFolderIsTheLast) {
-  Config config;
+  base::Config config;
   config.home = folder_.path();
   EXPECT_EQ(find_secret(config, "127.0.0.1"), "");
   EXPECT_THAT(finding(config), throws_error(ErrorCode::kInvalidArgument, "~/.unisono/secret"));
@@ -66,7 +63,7 @@ TEST_F(SecretFile, TheOneInTheHomeFolderIsTheLast) {
 }
 
 TEST_F(SecretFile, WhatRankZeroToldComesBeforeTheHomeFolder) {
-  Config config;
+  base::Config config;
   config.home = folder_.path();
   (void)folder_.write(".unisono/secret", "at home\n", 0600);
   const LaunchInfo told{.master_addr = "10.0.0.1", .secret = "told"};
@@ -93,7 +90,7 @@ TEST_F(SecretFile, AFileThatOthersCanReadIsRefused) {
   }
 }
 
-// Another effective user, for a time.
+// Switches the effective user during the object's lifetime.
 class OtherUser {
  public:
   OtherUser() { EXPECT_EQ(::setegid(kNobody) + ::seteuid(kNobody), 0); }
@@ -114,7 +111,7 @@ TEST_F(SecretFile, OneOfRootsMayBeReadByAGroup) {
   }
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
   for (const unsigned mode : {0440U, 0640U, 0444U, 0460U}) {
-    const Config config = config_with("mounted", mode);
+    const base::Config config = config_with("mounted", mode);
     ASSERT_EQ(::chown(config.secret_file.c_str(), 0, OtherUser::kNobody), 0);
     const OtherUser user;
     if (mode == 0440 || mode == 0640) {
@@ -123,13 +120,13 @@ TEST_F(SecretFile, OneOfRootsMayBeReadByAGroup) {
       EXPECT_THAT(finding(config), throws_error(ErrorCode::kInvalidArgument, "chmod 440"));
     }
   }
-  const Config config = config_with("another's", 0600);
+  const base::Config config = config_with("another's", 0600);
   ASSERT_EQ(::chown(config.secret_file.c_str(), 12345, 12345), 0);
   EXPECT_THAT(finding(config), throws_error(ErrorCode::kInvalidArgument, "belongs to user 12345"));
 }
 
 TEST_F(SecretFile, WhatIsNoFileOrHoldsNothingIsExplained) {
-  Config config;
+  base::Config config;
   config.secret_file = folder_.path() + "/missing";
   EXPECT_THAT(finding(config),
               throws_error(ErrorCode::kNotFound, "of UNISONO_SECRET_FILE does not exist"));
@@ -142,7 +139,7 @@ TEST_F(SecretFile, WhatIsNoFileOrHoldsNothingIsExplained) {
 }
 
 TEST_F(SecretFile, IsWrittenForThisUserAlone) {
-  Config config;
+  base::Config config;
   config.secret_file = folder_.path() + "/new";
   write_secret(config.secret_file);
   struct stat status{};
@@ -161,7 +158,7 @@ TEST_F(SecretFile, IsWrittenForThisUserAlone) {
 }
 
 TEST(Secret, TheCommandThatWritesItIsNamed) {
-  Config config;
+  base::Config config;
   config.home = "/nothing/at/home";
   EXPECT_THAT(
       [&] { (void)find_secret(config, "10.0.0.1"); },
@@ -171,31 +168,31 @@ TEST(Secret, TheCommandThatWritesItIsNamed) {
 
 TEST(Secret, AnAddressWhereNoMachineCanBeIsRefusedWithoutAWordOfSecrets) {
   for (const char* host : {"::1:29574", "fe80::1", "256.1.1.1", "[::1", "a/b"}) {
-    const auto find = [&] { (void)find_secret(Config{}, host); };
-    EXPECT_THAT(find, throws_error(ErrorCode::kInvalidArgument, host, "names no machine"));
+    const auto find = [&] { (void)find_secret(base::Config{}, host); };
+    EXPECT_THAT(find, throws_error(ErrorCode::kInvalidArgument, host, "is not a valid host"));
     EXPECT_THAT(find, Not(throws_error(ErrorCode::kInvalidArgument, "secret"))) << host;
   }
 }
 
 TEST(Secret, NoneIsNeededOnLoopbackOnly) {
   for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
-    EXPECT_EQ(find_secret(Config{}, host), "") << host;
+    EXPECT_EQ(find_secret(base::Config{}, host), "") << host;
   }
   for (const char* host : {"10.0.0.1", "0.0.0.0"}) {
-    EXPECT_THAT([&] { (void)find_secret(Config{}, host); },
+    EXPECT_THAT([&] { (void)find_secret(base::Config{}, host); },
                 throws_error(ErrorCode::kInvalidArgument,
                              std::string("\"") + host + "\" can be reached",
                              "UNISONO_SECRET"));
   }
-  EXPECT_THAT([] { (void)find_secret(Config{}, LaunchInfo{.master_addr = "10.0.0.1"}); },
+  EXPECT_THAT([] { (void)find_secret(base::Config{}, LaunchInfo{.master_addr = "10.0.0.1"}); },
               throws_error(ErrorCode::kInvalidArgument, "MASTER_ADDR=\"10.0.0.1\" can be reached"));
 }
 
 TEST(Secret, ANameThatNobodyKnowsIsSaidToBeThat) {
-  const auto find = [] { (void)find_secret(Config{}, "no-such-host.invalid"); };
+  const auto find = [] { (void)find_secret(base::Config{}, "no-such-host.invalid"); };
   EXPECT_THAT(find,
               throws_error(ErrorCode::kInvalidArgument,
-                           "\"no-such-host.invalid\" leads nowhere",
+                           "\"no-such-host.invalid\" does not resolve",
                            "host \"no-such-host.invalid\" has no address: "));
   EXPECT_THAT(find, Not(throws_error(ErrorCode::kInvalidArgument, "can be reached")));
 }

@@ -4,35 +4,26 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "unisono/base/config.h"
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/interruption.h"
 #include "unisono/base/log.h"
-#include "unisono/net/address.h"
-#include "unisono/net/interfaces.h"
+#include "unisono/base/thread.h"
+#include "unisono/net/host.h"
 #include "unisono/net/socket.h"
-#include "unisono/rendezvous/launch_info.h"
+#include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/rendezvous/store_client.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
-#include "unisono/store/tcp_host.h"
-#include "unisono/store/tcp_server.h"
-#include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
 namespace {
 
-// Not a name that leads to loopback here and elsewhere to this machine, as Debian's for itself.
+// Returns false for names that resolve to loopback on this machine only, such as the host's own
+// name on Debian.
 bool is_always_loopback(const std::string& host) {
   const std::optional<net::Address> numeric = net::Address::parse(host, 0);
   return host == "localhost" || (numeric && numeric->is_loopback());
@@ -52,8 +43,8 @@ Error cannot_serve(const LaunchInfo& launch_info, const std::string& reason) {
                       reason)};
 }
 
-// Null where the port is in use: what is there is in `in_use`, unless an earlier try has said it.
-std::unique_ptr<store::TcpStoreHost> start_server(const Config& config,
+// Returns null if the port is in use; `in_use` then holds the message of the first attempt.
+std::unique_ptr<store::TcpStoreHost> start_server(const base::Config& config,
                                                   const LaunchInfo& launch_info,
                                                   const std::string& secret,
                                                   std::string& in_use) {
@@ -64,14 +55,14 @@ std::unique_ptr<store::TcpStoreHost> start_server(const Config& config,
                                 .job = launch_info.job,
                                 .tls = config.tls,
                                 .notes_turned_away = true,
-                                .logger = Logger("store", config.log_level)});
+                                .logger = base::Logger("store", config.log_level)});
   } catch (const net::PortInUse& error) {
     if (in_use.empty()) {
       in_use = error.what();
     }
     return nullptr;
   } catch (const Error& error) {
-    // A port that only root may take, or an address that has gone from this machine.
+    // For example a privileged port, or an address that this machine no longer has.
     if (error.code() != ErrorCode::kSystem) {
       throw;
     }
@@ -79,17 +70,18 @@ std::unique_ptr<store::TcpStoreHost> start_server(const Config& config,
   }
 }
 
-// The part of the store that `keys` are of.
+// Returns the section of the store that `keys` denote.
 std::shared_ptr<store::Store> part_of(std::shared_ptr<store::Store> store, const RosterKeys& keys) {
   return keys.part.empty() ? std::move(store)
                            : std::make_shared<store::PrefixStore>(keys.part, std::move(store));
 }
 
-// Another that was started in the same moment may have to come to its store itself first.
+// A second rank 0 that was started at the same time may need this long to join its own store.
 constexpr std::chrono::seconds kPatienceForATwin{2};
 
-// The store at the port that is in use, if a rank 0 of such a job is there: the one that serves it.
-// Null where whoever it was has ended; else throws what is there.
+// Returns a connection to the store at the port in use if a rank 0 of an equal job serves the
+// store. Returns null if the process at the port has ended. Otherwise throws an error that
+// describes the process at the port.
 std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions options,
                                                     const LaunchInfo& launch_info,
                                                     Deadline end,
@@ -99,7 +91,7 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions optio
   options.if_refused = net::IfRefused::kGiveUp;
   try {
     auto store = std::make_shared<store::TcpStore>(options, end);
-    Member self;
+    RosterMember self;
     self.world_size = launch_info.world_size;
     if (const std::string other = describe_other_job(launch_info, *store); !other.empty()) {
       holder = other;
@@ -107,7 +99,7 @@ std::shared_ptr<store::TcpStore> find_store_of_twin(store::TcpStoreOptions optio
       return store;
     }
   } catch (const Error& error) {
-    // Else it is something else.
+    // Any other error means that the port belongs to another program.
     if (error.code() == ErrorCode::kInterrupted) {
       throw;
     }
@@ -137,19 +129,21 @@ net::Address listen_address(const std::string& host, std::uint16_t port, bool ha
     return is_of_both_families ? net::any_of_both_families(port)
                                : net::Address::any(address.family(), port);
   } catch (const Error&) {
-    // A name that is not known yet: connecting will say so when its time is up.
+    // The name does not resolve yet. If that remains so, connecting reports the problem at the
+    // deadline.
     return net::any_of_both_families(port);
   }
 }
 
-ServedStore serve_store(const Config& config,
+ServedStore serve_store(const base::Config& config,
                         const LaunchInfo& launch_info,
                         const std::string& secret,
                         Deadline deadline,
                         const RosterKeys& keys) {
   constexpr std::chrono::milliseconds kPause{50};
   const Deadline end = earlier(deadline, Deadline::after(kPatienceForATwin));
-  std::string in_use;  // As the first try says: a later one may name who has ended since.
+  // Message of the first attempt. A later message may name a process that has ended since.
+  std::string in_use;
   while (true) {
     if (auto host = start_server(config, launch_info, secret, in_use)) {
       return {.host = std::move(host), .of_twin = nullptr};

@@ -13,31 +13,34 @@
 
 namespace unisono::rendezvous {
 
-/// Where in the store the ranks are to meet.
+/// Location of the ranks' meeting in the store.
 struct RosterKeys {
-  std::string part = {};         ///< The prefix of that part, as in PrefixStore; empty: all of it.
-  std::uint64_t generation = 0;  ///< As in ExchangeOptions.
+  std::string part = {};  ///< Prefix of the section, as in PrefixStore; "" for the whole store.
+  std::uint64_t generation = 0;  ///< See ExchangeOptions.
 };
 
-/// Where a store is served that others know as `host`: at just that address if it is one of this
-/// machine, else on all of the machine's, as for a service's address, a translated one, or a name
-/// that leads to several addresses, nowhere yet, or to loopback here alone.
+/// Returns the address on which to serve a store that other ranks reach as `host`: the address of
+/// `host` if this machine has it; otherwise all addresses of the machine, e.g. for the address of a
+/// service, a translated address, or a name that resolves to several addresses, not yet, or to
+/// loopback on this machine only.
 [[nodiscard]] net::Address listen_address(const std::string& host,
                                           std::uint16_t port,
                                           bool has_secret);
 
-/// The job's store, as a process of rank 0 comes to it.
+/// Result of serve_store() on a process with rank 0.
 struct ServedStore {
-  std::unique_ptr<store::TcpStoreHost> host;  ///< Null where another process serves the store.
-  std::shared_ptr<store::TcpStore> of_twin;   ///< Then a connection to that one's, else null.
+  std::unique_ptr<store::TcpStoreHost> host;  ///< Null if another process serves the store.
+  /// Connection to the other process's store; null if this process serves the store.
+  std::shared_ptr<store::TcpStore> of_twin;
 };
 
-/// Serves the job's store. A second process of rank 0 is connected to the first one's, where
-/// exchange_roster() by `keys` names both to all: only where the world sizes are the same, as it
-/// would be another job's else.
+/// Serves the job's store. If another process with rank 0 and the same world size serves it
+/// already, connects to that store, so that exchange_roster() with `keys` reports both processes to
+/// all ranks. With another world size the store is taken for another job's.
 ///
-/// Throws Error: kSystem when something else has the port for 2 seconds, or may not be listened on.
-[[nodiscard]] ServedStore serve_store(const Config& config,
+/// Throws Error(kSystem) if another program holds the port for 2 seconds, or if listening is not
+/// permitted.
+[[nodiscard]] ServedStore serve_store(const base::Config& config,
                                       const LaunchInfo& launch_info,
                                       const std::string& secret,
                                       Deadline deadline,

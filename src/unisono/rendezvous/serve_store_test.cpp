@@ -20,10 +20,10 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/address.h"
 #include "unisono/net/socket.h"
+#include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/rendezvous/store_client.h"
-#include "unisono/rendezvous/testing/two_rank_job.h"
+#include "unisono/rendezvous/testing/ranks.h"
 #include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_store.h"
@@ -36,15 +36,15 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-ServedStore serve(const Config& config,
+ServedStore serve(const base::Config& config,
                   const LaunchInfo& launch_info,
                   const RosterKeys& keys = {},
                   Deadline deadline = soon()) {
   return serve_store(config, launch_info, config.secret, deadline, keys);
 }
 
-// What a rank 0 that comes to the meeting at this port hears.
-std::string refusal_of(const Config& config, std::uint16_t port) {
+// Returns the error of a rank 0 that tries to serve the store at this port.
+std::string refusal_of(const base::Config& config, std::uint16_t port) {
   try {
     (void)serve(config, launch_info(0, port), {}, Deadline::after(milliseconds(50)));
   } catch (const Error& error) {
@@ -54,9 +54,9 @@ std::string refusal_of(const Config& config, std::uint16_t port) {
   return "no error";
 }
 
-// Joins as rank 0 of two, and goes.
+// Joins as rank 0 of two ranks and leaves.
 void join(store::Store& store) {
-  Member member;
+  RosterMember member;
   member.world_size = 2;
   member.address = "127.0.0.1";
   EXPECT_THROW((void)exchange_roster(store, member, Deadline::after(milliseconds(2))), Error);
@@ -71,9 +71,9 @@ TEST(ServeStore, APortInUseIsAnErrorOfRank0AtOnce) {
   }
 }
 
-// UBSan looks at memory through a pipe, which takes descriptors.
+// UBSan checks memory through a pipe, which needs descriptors.
 #ifndef __SANITIZE_ADDRESS__
-// As for a port that only root may take, or an address that the machine lacks.
+// Like a port that only root may use, or an address that the machine does not have.
 TEST(ServeStore, WhatTheSystemRefusesIsSaidWithThePlace) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -101,10 +101,10 @@ TEST(ServeStore, APortInUseIsSaidToBeAnotherJobsWithThePlace) {
                     HasSubstr("another job may use the port")));
 }
 
-// The first one's ranks hear nothing of it.
+// The ranks of the first job are not affected.
 TEST(ServeStore, ASecondJobAtThePortFailsAlone) {
   const ReservedPort port;
-  const Config config = config_with();
+  const base::Config config = config_with();
   const LaunchInfo rank_0 = launch_info(0, port.number());
   const ServedStore first = serve(config, rank_0);
   EXPECT_NE(first.host, nullptr);
@@ -124,7 +124,7 @@ TEST(ServeStore, ASecondJobAtThePortFailsAlone) {
 
 TEST(ServeStore, ASecondRank0IsLookedForWhereTheRanksMeet) {
   const ReservedPort port;
-  const Config config = config_with();
+  const base::Config config = config_with();
   const LaunchInfo rank_0 = launch_info(0, port.number());
   const ServedStore first = serve(config, rank_0);
   store::PrefixStore part("part", connect_as_client(config, rank_0, "", soon()));
@@ -157,7 +157,7 @@ TEST(ServeStore, ItIsServedAtTheMastersAddressIfThisMachineHasIt) {
   EXPECT_TRUE(net::is_refused(net::Address::loopback(port.number()), soon()));
 }
 
-// It may come as one of either family.
+// The name may later resolve to either family.
 TEST(ServeStore, AtANameThatLeadsNowhereYetItIsServedAtBothFamilies) {
   const ReservedPort port;
   const Fd listener = net::listen_tcp(listen_address("no-such-host.invalid", port.number(), true));
@@ -169,7 +169,7 @@ TEST(ServeStore, AtANameThatLeadsNowhereYetItIsServedAtBothFamilies) {
   EXPECT_TRUE(net::connect_tcp("::1", port.number(), soon()).is_open());
 }
 
-// Others may come by another of its addresses.
+// Other ranks may use another address of the host.
 TEST(ServeStore, ItIsServedAtAllAddressesWhereThereAreMany) {
   const ReservedPort port;
   LaunchInfo env = launch_info(0, port.number());
@@ -186,7 +186,7 @@ TEST(ServeStore, APortThatBecomesFreeIsServed) {
   Fd other = net::listen_tcp(net::Address::loopback(0));
   const std::uint16_t port = net::local_address(other.get()).port();
   std::thread ends([&] {
-    std::this_thread::sleep_for(milliseconds(100));  // Rank 0 has found the port in use by then.
+    std::this_thread::sleep_for(milliseconds(100));  // By then rank 0 has found the port in use.
     other.reset();
   });
   const ServedStore served = serve(config_with(), launch_info(0, port));

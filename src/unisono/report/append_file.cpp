@@ -8,14 +8,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
 
 namespace unisono::report {
 namespace {
@@ -32,9 +28,9 @@ std::string folder_hint(const std::string& path, int error_number) {
 
 }  // namespace
 
-AppendFile::AppendFile(std::string path, Open how, Logger logger)
+AppendFile::AppendFile(std::string path, Open how, base::Logger logger)
     : path_(std::move(path)), logger_(std::move(logger)) {
-  // A pipe without a reader is an error at once, instead of a wait.
+  // O_NONBLOCK: opening a device must not block. Pipes and sockets are rejected below.
   const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
                     (how == Open::kNew ? O_EXCL : 0);
   fd_ = Fd(::open(path_.c_str(), flags, kMode));
@@ -77,12 +73,12 @@ int AppendFile::append(std::string_view record) {
   return 0;
 }
 
-// Unless another process has appended behind it.
+// Removes the incomplete record, unless another process has appended after it.
 void AppendFile::take_back(std::size_t n_bytes) const {
   const off_t end = ::lseek(fd_.get(), 0, SEEK_CUR);
   struct stat status{};
   if (n_bytes > 0 && ::fstat(fd_.get(), &status) == 0 && status.st_size == end) {
-    // What fails here leaves a record that readers see to be incomplete.
+    // If truncation fails, an incomplete record remains, which readers detect.
     (void)!::ftruncate(fd_.get(), end - static_cast<off_t>(n_bytes));
   }
 }

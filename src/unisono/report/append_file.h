@@ -9,35 +9,37 @@
 
 namespace unisono::report {
 
-/// A file to whose end whole records are appended, each in one write(2): a process that is killed
-/// leaves at most its last one incomplete. A training goes on where they can't be written: that is
-/// logged once, what was written of a record is taken back, and later ones are tried again.
+/// Appends records to a file, each with a single write(2) if possible: a killed process leaves at
+/// most the last record incomplete.
 ///
-/// One thread at a time; several processes may append to one file.
+/// A write error does not throw, so that the training continues: the error is logged once, the
+/// incomplete record is removed, and later records are tried again. Not thread-safe; several
+/// processes may append to the same file.
 class AppendFile {
  public:
   enum class Open {
-    kOrCreate,  ///< What is there stays; it may be a device.
-    kNew        ///< Nothing may be there.
+    kOrCreate,  ///< Keep existing content; the path may be a device.
+    kNew        ///< Fail if the file exists.
   };
 
-  /// Throws Error: kSystem, with the folder to create where that is what lacks, and
-  /// kInvalidArgument for a folder, a pipe or a socket.
-  AppendFile(std::string path, Open how, Logger logger);
+  /// Opens the file. Throws Error: kInvalidArgument for a pipe; kSystem for other failures,
+  /// including a folder or a socket as the path. The message names a parent folder that is missing.
+  AppendFile(std::string path, Open how, base::Logger logger);
 
-  /// Returns errno of a write that failed, else 0.
+  /// Appends a record. Returns 0, or the errno of a failed write.
   int append(std::string_view record);
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Whether the file has bytes, and the last is not `byte`: a writer was killed.
+  /// Returns true if the file is not empty and its last byte is not `byte`, because a writer was
+  /// killed.
   [[nodiscard]] bool ends_otherwise(char byte) const;
 
  private:
   void take_back(std::size_t n_bytes) const;
 
   std::string path_;
-  Logger logger_;
+  base::Logger logger_;
   Fd fd_;
   std::int64_t n_left_out_ = 0;
 };

@@ -5,13 +5,11 @@
 
 #include <cerrno>
 #include <csignal>
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
 
 #include "support/temporary_folder.h"
 #include "support/throws_error.h"
@@ -24,7 +22,8 @@ using test::TemporaryFolder;
 using test::throws_error;
 using ::testing::HasSubstr;
 
-/// While it lives no file can grow beyond so many bytes: what fits is written, as on a full disk.
+/// Limits the size of files during the object's lifetime. Data up to the limit is written, as on a
+/// full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t n_bytes) : action_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -50,14 +49,14 @@ class FileSizeLimit {
 };
 
 AppendFile open_or_create(const std::string& path) {
-  return {path, AppendFile::Open::kOrCreate, Logger("test")};
+  return {path, AppendFile::Open::kOrCreate, base::Logger("test")};
 }
 
 TEST(AppendFile, ARecordIsWholeOrNotThere) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/records";
   AppendFile file = open_or_create(path);
-  // What is captured of stderr is a file, too, and smaller.
+  // The captured stderr is also a file, and smaller.
   const std::string first = std::string(2000, 'x') + "\n";
   EXPECT_EQ(file.append(first), 0);
   ::testing::internal::CaptureStderr();
@@ -109,7 +108,7 @@ TEST(AppendFile, WhatCanNotBeAFileIsNamed) {
   EXPECT_THAT([&] { open_or_create(pipe); },
               throws_error(ErrorCode::kInvalidArgument, pipe, "it is a pipe"));
   const std::string there = folder.write("there", "");
-  EXPECT_THAT([&] { AppendFile(there, AppendFile::Open::kNew, Logger("test")); },
+  EXPECT_THAT([&] { AppendFile(there, AppendFile::Open::kNew, base::Logger("test")); },
               throws_error(ErrorCode::kSystem, there, "exists"));
 }
 

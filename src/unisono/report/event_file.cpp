@@ -5,27 +5,17 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/rendezvous/roster/node_id.h"
+#include "unisono/rendezvous/this_node.h"
 #include "unisono/report/append_file.h"
 #include "unisono/report/event_record.h"
-#include "unisono/report/named_value.h"
 
-namespace unisono {
+namespace unisono::report {
 namespace {
-
-using report::AppendFile;
-using report::EventTime;
 
 EventTime now_at(std::int64_t step) {
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
@@ -40,7 +30,8 @@ void create_folder(const std::string& folder) {
   }
 }
 
-// TensorBoard reads the files of a folder in the order of their names, so the time comes first.
+// The name begins with the time, because TensorBoard reads the files of a folder in alphabetical
+// order.
 std::unique_ptr<AppendFile> create_file(const std::string& folder) {
   constexpr int kMostOfOneSecond = 1000;
   const auto seconds = static_cast<std::int64_t>(now_at(0).unix_seconds);
@@ -52,7 +43,7 @@ std::unique_ptr<AppendFile> create_file(const std::string& folder) {
     if (i < kMostOfOneSecond && std::filesystem::exists(path, ignored)) {
       continue;
     }
-    return std::make_unique<AppendFile>(path, AppendFile::Open::kNew, Logger("event file"));
+    return std::make_unique<AppendFile>(path, AppendFile::Open::kNew, base::Logger("event file"));
   }
 }
 
@@ -61,9 +52,9 @@ std::unique_ptr<AppendFile> create_file(const std::string& folder) {
 EventFile::EventFile(const std::string& folder, std::optional<std::int64_t> resumed_at) {
   create_folder(folder);
   file_ = create_file(folder);
-  std::string start = report::version_record(now_at(0));
+  std::string start = version_record(now_at(0));
   if (resumed_at) {
-    start += report::restart_record(now_at(*resumed_at + 1));
+    start += restart_record(now_at(*resumed_at + 1));
   }
   if (const int error_number = file_->append(start); error_number != 0) {
     (void)::unlink(path().c_str());
@@ -76,15 +67,15 @@ EventFile::EventFile(EventFile&&) noexcept = default;
 EventFile& EventFile::operator=(EventFile&&) noexcept = default;
 
 void EventFile::add_scalars(std::int64_t step, std::span<const NamedValue> values) {
-  (void)file_->append(report::scalars_record(now_at(step), values));
+  (void)file_->append(scalars_record(now_at(step), values));
 }
 
 void EventFile::add_text(std::int64_t step, std::string_view name, std::string_view text) {
-  (void)file_->append(report::text_record(now_at(step), name, text));
+  (void)file_->append(text_record(now_at(step), name, text));
 }
 
 const std::string& EventFile::path() const {
   return file_->path();
 }
 
-}  // namespace unisono
+}  // namespace unisono::report

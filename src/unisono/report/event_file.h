@@ -7,25 +7,24 @@
 #include <string>
 #include <string_view>
 
-#include "unisono/report/named_value.h"
+#include "unisono/report/progress.h"
 
-namespace unisono {
+namespace unisono::report {
 
-namespace report {
 class AppendFile;
-}
 
-/// An event file, which TensorBoard shows: `tensorboard --logdir FOLDER`.
+/// An event file for TensorBoard: `tensorboard --logdir FOLDER`.
 ///
-/// Each call is one write: a process that is killed leaves a file that can be read. Where the disk
-/// is full, a line on stderr says so, and what does not fit is left out. One thread at a time.
+/// Each call is a single write: a killed process leaves a readable file. Write errors do not throw
+/// after construction: if the disk is full, a line on stderr reports the error, and records that
+/// cannot be written are dropped. Not thread-safe.
 class EventFile {
  public:
-  /// A new file in `folder`, which is created if it is missing. A training that goes on from a
-  /// checkpoint after `resumed_at` steps takes the place of what older files there have of later
-  /// ones.
+  /// Creates a new file in `folder`, and the folder if it is missing. If a training continues from
+  /// a checkpoint after `resumed_at` steps, the new file supersedes the later steps in older files
+  /// of the folder.
   ///
-  /// Throws Error(kSystem) when it can't be written.
+  /// Throws Error(kSystem) if the file cannot be written.
   explicit EventFile(const std::string& folder, std::optional<std::int64_t> resumed_at = {});
   ~EventFile();
 
@@ -34,16 +33,16 @@ class EventFile {
   EventFile(EventFile&&) noexcept;
   EventFile& operator=(EventFile&&) noexcept;
 
-  /// Values are kept in 32 bits.
+  /// Adds values of a step, stored in 32 bits.
   void add_scalars(std::int64_t step, std::span<const NamedValue> values);
 
-  /// Shown as Markdown.
+  /// Adds a text, which TensorBoard shows as Markdown.
   void add_text(std::int64_t step, std::string_view name, std::string_view text);
 
   [[nodiscard]] const std::string& path() const;
 
  private:
-  std::unique_ptr<report::AppendFile> file_;
+  std::unique_ptr<AppendFile> file_;
 };
 
-}  // namespace unisono
+}  // namespace unisono::report

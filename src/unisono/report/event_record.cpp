@@ -1,22 +1,44 @@
 #include "unisono/report/event_record.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <span>
-#include <string>
-#include <string_view>
 
-#include "unisono/base/utf8.h"
-#include "unisono/report/crc32c.h"
-#include "unisono/report/named_value.h"
+#include "unisono/base/text.h"
 
 namespace unisono::report {
 namespace {
 
-// How a field's value is written; the low bits of its key.
+constexpr std::uint32_t kPolynomial = 0x82F63B78;  // The low bit stands for the highest power.
+constexpr std::uint32_t kByte = 0xFF;
+
+constexpr std::array<std::uint32_t, 256> kSumOfByte = [] {
+  std::array<std::uint32_t, 256> sums{};
+  for (std::uint32_t byte = 0; byte < sums.size(); ++byte) {
+    std::uint32_t sum = byte;
+    for (int bit = 0; bit < 8; ++bit) {
+      sum = (sum >> 1U) ^ ((sum & 1U) != 0 ? kPolynomial : 0);
+    }
+    sums.at(byte) = sum;
+  }
+  return sums;
+}();
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  std::uint32_t sum = ~std::uint32_t{0};
+  for (const char byte : bytes) {
+    sum = (sum >> 8U) ^ kSumOfByte[(sum ^ static_cast<unsigned char>(byte)) & kByte];
+  }
+  return ~sum;
+}
+
+namespace {
+
+// Encoding of a field's value: the low bits of the field's key.
 enum class Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 void put_little_endian(std::string& to, std::uint64_t value, int n_bytes) {
@@ -34,7 +56,7 @@ void put_varint(std::string& to, std::uint64_t value) {
   to += static_cast<char>(value);
 }
 
-// A message of Protocol Buffers. Returns itself, so that messages can be put into messages.
+// A Protocol Buffers message. Setters return the message, so that messages can be nested.
 class Message {
  public:
   Message& integer(unsigned field, std::int64_t value) {
@@ -84,14 +106,15 @@ constexpr unsigned kSessionLog = 7;
 
 namespace summary {
 constexpr unsigned kValue = 1;
-// Of a value:
+// Fields of a value:
 constexpr unsigned kTag = 1;
 constexpr unsigned kSimpleValue = 2;
 constexpr unsigned kTensor = 8;
 constexpr unsigned kMetadata = 9;
 }  // namespace summary
 
-// A sum of a file that holds its own sum would be a poor one, so it is rotated and shifted.
+// Returns the rotated and shifted check sum, because a plain CRC over data that contains a CRC is
+// weak.
 std::uint32_t masked_crc(std::string_view bytes) {
   constexpr std::uint32_t kMask = 0xA282EAD8;
   return std::rotr(crc32c(bytes), 15) + kMask;
@@ -107,13 +130,14 @@ std::string framed(const Message& event) {
   return record;
 }
 
-// A step of 0 is what a missing field means.
+// A missing field has the value 0.
 Message event_at(const EventTime& time) {
   Message message = Message().real64(event::kWallTime, time.unix_seconds);
   return time.step == 0 ? message : message.integer(event::kStep, time.step);
 }
 
-// What is finite, but not in 32 bits, has no defined conversion.
+// The conversion of a finite value that exceeds the range of float is undefined, so such a value
+// becomes infinite.
 float as_float(double value) {
   if (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max()) {
     return std::copysign(std::numeric_limits<float>::infinity(), value > 0 ? 1.F : -1.F);

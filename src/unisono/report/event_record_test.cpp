@@ -1,16 +1,11 @@
 #include "unisono/report/event_record.h"
 
-#include <cstdint>
 #include <cstring>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "unisono/report/crc32c.h"
-#include "unisono/report/named_value.h"
 
 namespace unisono::report {
 namespace {
@@ -26,7 +21,7 @@ TEST(Crc32c, IsThatOfTheStandard) {
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
 }
 
-// The bytes with which every event file of TensorFlow begins.
+// The first bytes of every event file of TensorFlow.
 TEST(EventRecord, AFileBeginsAsTensorFlowsDo) {
   const std::string record = version_record({.unix_seconds = 1.5});
   EXPECT_EQ(record.substr(0, 12), std::string("\x18\0\0\0\0\0\0\0\xA3\x7F\x4B\x22", 12));
@@ -52,7 +47,7 @@ TEST(EventRecord, ValuesBeyond32BitsAreInfinite) {
   EXPECT_EQ(last_float(scalars_record({}, usual)), 0.25F);
 }
 
-// Readers of Protocol Buffers refuse a whole file for a string that is no UTF-8.
+// Readers of Protocol Buffers reject a whole file because of a string that is not valid UTF-8.
 TEST(EventRecord, NamesAreUtf8) {
   const std::vector<NamedValue> values{{"l\xFFss", 1}};
   EXPECT_THAT(scalars_record({}, values), HasSubstr("l?ss"));

@@ -1,35 +1,23 @@
 #include "unisono/report/progress.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/comm/process_group.h"
 #include "unisono/report/append_file.h"
 #include "unisono/report/event_file.h"
-#include "unisono/report/json_line.h"
-#include "unisono/report/named_value.h"
 #include "unisono/report/progress_text.h"
-#include "unisono/report/rate_meter.h"
 #include "unisono/report/screen.h"
 
-namespace unisono {
+namespace unisono::report {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using report::AppendFile;
-using report::ProgressState;
 
 constexpr std::chrono::milliseconds kBetweenBars(100);
 
@@ -55,7 +43,7 @@ double unix_seconds() {
   return std::chrono::duration<double>(since_epoch).count();
 }
 
-std::unique_ptr<AppendFile> open_json(const std::string& path, const Logger& logger) {
+std::unique_ptr<AppendFile> open_json(const std::string& path, const base::Logger& logger) {
   if (path.empty()) {
     return nullptr;
   }
@@ -93,8 +81,8 @@ class Progress::Reporter {
     state_.total = options.total;
     set_title(options.title);
     if (options.format != ProgressFormat::kNone) {
-      screen_ = std::make_unique<report::Screen>(
-          options.fd, options.format == ProgressFormat::kAuto, logger_);
+      screen_ =
+          std::make_unique<Screen>(options.fd, options.format == ProgressFormat::kAuto, logger_);
     }
   }
 
@@ -139,9 +127,9 @@ class Progress::Reporter {
     const Clock::time_point now = Clock::now();
     update_rates(now);
     if (options_.format == ProgressFormat::kJson) {
-      print(report::json_line(state_, rank_, unix_seconds()));
+      print(json_line(state_, rank_, unix_seconds()));
     } else {
-      print(report::end_text(state_));
+      print(end_text(state_));
     }
   }
 
@@ -164,13 +152,13 @@ class Progress::Reporter {
     }
     warned_of_.push_back(value.name);
     clear();
-    logger_.warning(report::printable(value.name) + " is " +
+    logger_.warning(printable(value.name) + " is " +
                     (std::isnan(value.value) ? "NaN" : "infinite") + " at step " +
                     std::to_string(state_.step));
   }
 
   void update_rates(Clock::time_point now) {
-    const report::RateMeter::Rates rates = rates_.rates(now);
+    const RateMeter::Rates rates = rates_.rates(now);
     state_.seconds = std::chrono::duration<double>(now - start_).count();
     state_.steps_per_second = rates.steps_per_second;
     state_.samples_per_second = rates.samples_per_second;
@@ -184,7 +172,7 @@ class Progress::Reporter {
       update_rates(now);
       ProgressState state = state_;
       state.values = values;
-      (void)json_->append(report::json_line(state, rank_, unix_seconds()));
+      (void)json_->append(json_line(state, rank_, unix_seconds()));
     }
   }
 
@@ -195,26 +183,25 @@ class Progress::Reporter {
     update_rates(now);
     if (screen_->has_bar()) {
       next_bar_ = now + kBetweenBars;
-      screen_->draw_bar(report::bar_text(state_, screen_->n_columns(), screen_->has_colour()));
+      screen_->draw_bar(bar_text(state_, screen_->n_columns(), screen_->has_colour()));
     } else {
       next_line_ = now + options_.interval;
-      print(options_.format == ProgressFormat::kJson
-                ? report::json_line(state_, rank_, unix_seconds())
-                : report::line_text(state_));
+      print(options_.format == ProgressFormat::kJson ? json_line(state_, rank_, unix_seconds())
+                                                     : line_text(state_));
     }
   }
 
   ProgressOptions options_;
   int rank_;
-  Logger logger_;
+  base::Logger logger_;
   std::string lines_begin_;
   std::unique_ptr<AppendFile> json_;
   std::optional<EventFile> events_;
-  std::unique_ptr<report::Screen> screen_;
+  std::unique_ptr<Screen> screen_;
   Clock::time_point start_;
   Clock::time_point next_line_;
   Clock::time_point next_bar_ = {};
-  report::RateMeter rates_;
+  RateMeter rates_;
   ProgressState state_;
   std::vector<std::string> warned_of_;
 };
@@ -282,4 +269,4 @@ void Progress::finish() {
   }
 }
 
-}  // namespace unisono
+}  // namespace unisono::report

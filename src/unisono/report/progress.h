@@ -8,47 +8,54 @@
 #include <vector>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/report/named_value.h"
 
-namespace unisono {
+namespace unisono::report {
 
-enum class ProgressFormat {
-  kAuto,   ///< A bar on a terminal, else lines.
-  kLines,  ///< Lines.
-  kJson,   ///< Each line is an object.
-  kNone    ///< Nothing, not even what print() gets; files are written.
+/// A value that a training reports, such as {"loss", 0.31}.
+struct NamedValue {
+  std::string name;
+  double value = 0;
 };
 
-/// Equal on every rank.
+/// Form of the output of Progress.
+enum class ProgressFormat {
+  kAuto,   ///< A bar on a terminal, otherwise lines.
+  kLines,  ///< Lines of text.
+  kJson,   ///< Lines with one JSON object each.
+  kNone    ///< No output, not even from print(); files are written.
+};
+
+/// Options of Progress. Must be equal on every rank.
 struct ProgressOptions {
-  /// Steps of the whole training; 0: not known.
+  /// Steps of the whole training; 0 if unknown.
   std::int64_t total = 0;
-  /// Steps that were made before, by a training that this one goes on from.
+  /// Steps of the earlier training from which this training continues.
   std::int64_t start = 0;
-  /// What steps count beside themselves.
+  /// Name of the units in a step, in addition to steps.
   std::string unit = "samples";
-  /// What lines begin with; see set_title().
+  /// Beginning of each line; see set_title().
   std::string title = {};
+  /// Form of the output.
   ProgressFormat format = ProgressFormat::kAuto;
-  /// Lines are at least so far apart. 0: a line for each step.
+  /// Minimum time between lines. 0 writes a line for each step.
   std::chrono::milliseconds interval = std::chrono::seconds(5);
-  /// Where they go: stdout, or 2 for stderr.
+  /// File descriptor of the output: 1 for stdout, 2 for stderr.
   int fd = 1;
-  /// A file to which a line of JSON is appended for each step that is recorded.
+  /// File to which a line of JSON is appended for each recorded step.
   std::string json_file = {};
-  /// A folder for an event file of TensorBoard: `tensorboard --logdir FOLDER`.
+  /// Folder for an event file of TensorBoard: `tensorboard --logdir FOLDER`.
   std::string tensorboard = {};
-  /// Every so many steps are recorded in the files.
+  /// Interval in steps between the records in the files.
   std::int64_t record_every = 1;
-  /// Every rank reports, and not rank 0 alone: lines begin with the rank, and TensorBoard has a
-  /// folder of each, such as FOLDER/rank3.
+  /// Every rank reports, not only rank 0: lines begin with the rank, and each rank has a
+  /// TensorBoard folder such as FOLDER/rank3.
   bool all_ranks = false;
 };
 
 /// Says how far a training is, and how fast: on the terminal, in lines, for programs and in
 /// TensorBoard. Local: ranks that don't report return at once from all members.
 ///
-///     unisono::Progress progress(*group, {.total = n_steps, .tensorboard = "runs/mnist"});
+///     unisono::report::Progress progress(*group, {.total = n_steps, .tensorboard = "runs/mnist"});
 ///     for (...) {
 ///       ...
 ///       progress.step({{"loss", loss.item<double>()}}, 64 * group->world_size());
@@ -63,17 +70,17 @@ struct ProgressOptions {
 /// thread at a time.
 class Progress {
  public:
-  /// Throws Error, on all ranks: kInvalidArgument for options that make no sense. On ranks that
-  /// report: kSystem and kInvalidArgument when a file can't be written.
+  /// Throws Error: kInvalidArgument on all ranks for invalid options; kSystem and kInvalidArgument
+  /// on reporting ranks if a file cannot be written.
   Progress(const ProcessGroup& group, const ProgressOptions& options);
 
-  /// In a program without a process group.
+  /// For a program without a process group.
   explicit Progress(const ProgressOptions& options);
 
-  /// In a program whose ranks are known otherwise.
+  /// For a program that has its rank and world size from another source.
   Progress(int rank, int world_size, const ProgressOptions& options);
 
-  /// As finish().
+  /// Calls finish().
   ~Progress();
 
   Progress(const Progress&) = delete;
@@ -81,34 +88,35 @@ class Progress {
   Progress(Progress&&) = delete;
   Progress& operator=(Progress&&) = delete;
 
-  /// A step was made, with so many samples; of all ranks, if the rate is to be. May go on beyond
-  /// the total. Throws Error(kInvalidArgument) for a negative number.
+  /// Reports one step with `n_samples` samples (of all ranks, if the rate should include all
+  /// ranks). May exceed the total. Throws Error(kInvalidArgument) for a negative number.
   void step(const std::vector<NamedValue>& values = {}, std::int64_t n_samples = 0);
 
-  /// Values of the training as it is, which no step brings: the accuracy after an epoch. They are
-  /// recorded, and shown from now on.
+  /// Records values that do not belong to a step, such as the accuracy after an epoch. Later lines
+  /// show the values too.
   void record(const std::vector<NamedValue>& values);
 
-  /// What lines begin with from now on, such as "epoch 2/3".
+  /// Sets the beginning of later lines, such as "epoch 2/3".
   void set_title(const std::string& title);
 
-  /// A line of your own, which does not disturb the bar.
+  /// Prints a line without disturbing the bar.
   void print(std::string_view line);
 
-  /// Takes the bar away until the next step: where other ranks print.
+  /// Removes the bar until the next step, so that other ranks can print.
   void clear();
 
-  /// Steps of the training so far.
+  /// Returns the number of steps of the training so far.
   [[nodiscard]] std::int64_t n_steps() const;
 
-  /// Shows a last line with the mean rate. What comes later is not reported.
+  /// Prints a last line, as text with the mean rate or as JSON. Later calls have no effect on the
+  /// output.
   void finish();
 
  private:
   class Reporter;
 
-  std::unique_ptr<Reporter> reporter_;  // of ranks that report
+  std::unique_ptr<Reporter> reporter_;  // null on ranks that do not report
   std::int64_t n_steps_;
 };
 
-}  // namespace unisono
+}  // namespace unisono::report

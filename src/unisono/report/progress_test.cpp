@@ -8,17 +8,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,13 +21,12 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/comm/process_group.h"
 
 #include "support/ranks.h"
 #include "support/temporary_folder.h"
 #include "support/throws_error.h"
 
-namespace unisono {
+namespace unisono::report {
 namespace {
 
 using std::chrono::milliseconds;
@@ -60,7 +54,7 @@ struct Pipe {
   Fd write;
 };
 
-/// A terminal, as xterm calls itself.
+/// A terminal with the type xterm.
 struct Terminal {
   explicit Terminal(unsigned short n_columns = 80) {
     int master = -1;
@@ -77,7 +71,7 @@ struct Terminal {
   Fd write;
 };
 
-// What is there to be read now.
+// Returns the bytes that can be read now.
 std::string read_all(const Fd& fd) {
   std::string text;
   std::array<char, 4096> buffer{};
@@ -305,7 +299,7 @@ TEST(Progress, AFullDiskIsAWarningAndTheTrainingGoesOn) {
             "28); the training goes on, and what can't be written is left out\n");
 }
 
-// SIGPIPE has its usual effect here, which is to end the process.
+// SIGPIPE has its default effect here, which is to end the process.
 TEST(Progress, AReaderThatIsGoneEndsNothing) {
   Pipe pipe;
   pipe.read.reset();
@@ -326,7 +320,7 @@ TEST(Progress, AClosedOutputIsNoneOfAnotherFile) {
   const int number = pipe.write.get();
   Progress progress({.interval = kEveryStep, .fd = number});
   pipe.write.reset();
-  // The next file that the program opens gets the number.
+  // The next file that the program opens gets the same descriptor.
   const Fd other(::open((folder.path() + "/other").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(other.get(), number);
   progress.step();
@@ -382,4 +376,4 @@ TEST(Progress, OptionsThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace unisono
+}  // namespace unisono::report

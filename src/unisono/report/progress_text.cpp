@@ -4,17 +4,42 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <iterator>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <nlohmann/json.hpp>
 
-#include "unisono/base/utf8.h"
-#include "unisono/report/named_value.h"
+#include "unisono/base/text.h"
 
 namespace unisono::report {
+namespace {
+
+constexpr std::chrono::seconds kWindow(30);
+constexpr std::chrono::seconds kBetweenMarks(1);
+
+}  // namespace
+
+RateMeter::RateMeter(Time start) : marks_{{.time = start}}, last_{.time = start} {}
+
+void RateMeter::note(Time now, std::int64_t n_steps, std::int64_t n_samples) {
+  last_ = {.time = now, .n_steps = n_steps, .n_samples = n_samples};
+  if (now - marks_.back().time >= kBetweenMarks) {
+    marks_.push_back(last_);
+  }
+  // The oldest remaining mark is at least a window old.
+  while (marks_.size() > 2 && now - marks_[1].time >= kWindow) {
+    marks_.pop_front();
+  }
+}
+
+RateMeter::Rates RateMeter::rates(Time now) const {
+  const Mark& first = marks_.front();
+  const double seconds = std::chrono::duration<double>(now - first.time).count();
+  if (seconds <= 0) {
+    return {};
+  }
+  return {.steps_per_second = static_cast<double>(last_.n_steps - first.n_steps) / seconds,
+          .samples_per_second = static_cast<double>(last_.n_samples - first.n_samples) / seconds};
+}
+
 namespace {
 
 constexpr std::size_t kWidestBar = 30;
@@ -46,7 +71,7 @@ std::string rate_text(const ProgressState& state, double steps_per_second, doubl
                      counts_samples ? printable(state.unit) : "steps");
 }
 
-// What a line says after the step, piece by piece.
+// Returns the parts of a line after the step.
 std::vector<std::string> details(const ProgressState& state) {
   std::vector<std::string> pieces;
   if (state.steps_per_second > 0) {
@@ -128,7 +153,7 @@ std::string end_text(const ProgressState& state) {
 
 std::string duration_text(double seconds) {
   constexpr double kMinute = 60;
-  constexpr double kMost = 1e15;  // Beyond it a whole number of seconds would mean nothing.
+  constexpr double kMost = 1e15;  // Limit: whole seconds are meaningless beyond.
   if (seconds < kMinute) {
     return fmt::format("{:.1f} s", std::max(0.0, seconds));
   }
@@ -149,6 +174,46 @@ std::string printable(std::string_view text) {
   };
   std::ranges::replace_if(result, is_control, '?');
   return result;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) {
+  if (std::isnan(value)) {
+    return "NaN";
+  }
+  if (std::isinf(value)) {
+    return value > 0 ? "Infinity" : "-Infinity";
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string json_line(const ProgressState& state, int rank, double unix_seconds) {
+  Json line{{"time", unix_seconds}, {"rank", rank}};
+  if (!state.title.empty()) {
+    line["title"] = state.title;
+  }
+  line["step"] = state.step;
+  if (state.total > 0) {
+    line["total"] = state.total;
+  }
+  line["seconds"] = state.seconds;
+  line["steps_per_second"] = state.steps_per_second;
+  if (state.n_samples > 0) {
+    line["unit"] = state.unit;
+    line["samples"] = state.n_samples;
+    line["samples_per_second"] = state.samples_per_second;
+  }
+  Json& values = line["values"] = Json::object();
+  for (const NamedValue& value : state.values) {
+    values[value.name] = number(value.value);
+  }
+  constexpr int kOneLine = -1;
+  return line.dump(kOneLine, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace unisono::report

@@ -11,34 +11,30 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <cstdio>
 #include <ctime>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/base/log.h"
 
 namespace unisono::report {
 namespace {
 
-// A pipe that poll(2) calls writable takes this much without waiting.
+// A pipe that poll(2) reports as writable takes this much without blocking.
 constexpr std::size_t kPieceBytes = 4096;
 constexpr std::size_t kUsualColumns = 80;
 constexpr std::chrono::seconds kPatience(1);
 constexpr const char* kClearLine = "\r\033[K";
 
-// Source: terminfo's word for a terminal that can do nothing.
+// Source: terminfo's name for a terminal without cursor control.
 bool can_redraw(const Environment& environment) {
   return environment("TERM").value_or("dumb") != "dumb";
 }
 
-// While it lives this thread gets no SIGPIPE, whatever the program does about the signal.
+// Blocks SIGPIPE for this thread during the lifetime of the object, regardless of the program's
+// handler.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -69,8 +65,9 @@ class NoSigpipe {
   bool was_pending_ = false;
 };
 
-// What others do with their copies of the descriptor, whose flags and locks all share, is theirs: a
-// terminal is opened anew, so that no write waits. Not so where that is forbidden, as after su(1).
+// Opens a terminal anew with O_NONBLOCK, so that writes do not block and that flags and locks are
+// not shared with other users of the descriptor. Duplicates the descriptor of other outputs, and of
+// a terminal that may not be opened, as after su(1).
 Fd open_output(int fd, bool is_terminal) {
   if (is_terminal) {
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
@@ -79,11 +76,11 @@ Fd open_output(int fd, bool is_terminal) {
       return terminal;
     }
   }
-  // Above the three that programs and libraries take for granted.
+  // A number above the three standard descriptors.
   return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
-// Whether something can be written, now or before the deadline passes.
+// Returns true if the descriptor is writable before the deadline passes.
 bool is_ready(const Fd& output, const Deadline& deadline) {
   pollfd ready{output.get(), POLLOUT, 0};
   int n_ready = 0;
@@ -95,7 +92,7 @@ bool is_ready(const Fd& output, const Deadline& deadline) {
 
 }  // namespace
 
-Screen::Screen(int fd, bool wants_bar, Logger logger)
+Screen::Screen(int fd, bool wants_bar, base::Logger logger)
     : fd_(fd),
       output_(open_output(fd, ::isatty(fd) == 1)),
       logger_(std::move(logger)),
@@ -113,7 +110,7 @@ std::size_t Screen::n_columns() const {
   winsize size{};
   const bool is_known =
       output_.is_open() && ::ioctl(output_.get(), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  // A character in the last column would move some terminals on to the next line.
+  // The last column stays empty, because some terminals wrap after a character in the last column.
   return (is_known ? size.ws_col : kUsualColumns) - 1;
 }
 
@@ -143,7 +140,7 @@ void Screen::write(std::string_view text, Patience patience) {
   const bool waits = patience == Patience::kSome && !is_reader_slow_;
   const Deadline deadline = Deadline::after(waits ? kPatience : std::chrono::seconds(0));
   if (fd_ == STDOUT_FILENO && patience == Patience::kSome && is_ready(output_, deadline)) {
-    // What the program has printed before comes before.
+    // Keeps the order with earlier output of the program.
     (void)std::fflush(stdout);
   }
   const std::string all = (is_line_cut_ && !is_terminal_ ? "\n" : "") + std::string(text);

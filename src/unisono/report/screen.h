@@ -9,15 +9,14 @@
 
 namespace unisono::report {
 
-/// Stdout or stderr as a place for lines, and on a terminal for one bar below them. Nobody who
-/// reads there can stop a training: a reader that takes nothing is waited for a second, once; one
-/// that is gone makes no signal, and is logged once.
+/// Output of lines to stdout or stderr, with a progress bar below the lines on a terminal.
 ///
-/// A terminal has one bar: while another Screen has it, of this process or another, there is none.
-/// One thread at a time.
+/// The reader cannot block the training: a reader that does not read delays a single write by a
+/// second; a closed reader raises no signal and is logged once. A terminal has one bar: while
+/// another Screen of any process has the bar, this Screen shows no bar. Not thread-safe.
 class Screen {
  public:
-  Screen(int fd, bool wants_bar, Logger logger);
+  Screen(int fd, bool wants_bar, base::Logger logger);
   ~Screen();
 
   Screen(const Screen&) = delete;
@@ -27,18 +26,19 @@ class Screen {
 
   [[nodiscard]] bool has_bar() const { return has_bar_; }
 
-  /// A terminal has, unless NO_COLOR is set.
+  /// Returns true for a terminal unless NO_COLOR is set.
   [[nodiscard]] bool has_colour() const { return has_colour_; }
 
-  /// As wide as it is now.
+  /// Returns the current width.
   [[nodiscard]] std::size_t n_columns() const;
 
-  /// In the place of the bar that is there. Left out where the reader is slow.
+  /// Replaces the current bar. Skips the bar if the reader is slow.
   void draw_bar(std::string_view text);
 
+  /// Removes the bar until the next draw_bar().
   void clear_bar();
 
-  /// `line` has its "\n". It takes the place of the bar.
+  /// Prints `line`, which ends with "\n", in place of the bar.
   void print(std::string_view line);
 
  private:
@@ -46,9 +46,9 @@ class Screen {
   void write(std::string_view text, Patience patience);
   void fail(int error_number);
 
-  int fd_;     // as stdio knows it
-  Fd output_;  // the same for us, whoever closes the other; closed once a write has failed
-  Logger logger_;
+  int fd_;     // descriptor that stdio uses
+  Fd output_;  // own descriptor for the same output; closed after a failed write
+  base::Logger logger_;
   bool is_terminal_;
   bool has_bar_ = false;
   bool has_colour_;

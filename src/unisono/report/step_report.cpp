@@ -3,29 +3,65 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
-#include <string>
 #include <type_traits>
-#include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/report/step_timer.h"
 
 namespace unisono {
+namespace {
+
+double seconds(StepTimer::Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+void StepTimer::begin(Time now) {
+  begin_ = begin_.value_or(now);
+}
+
+void StepTimer::end_step(Time now, std::int64_t n_bytes) {
+  last_ = {.step = seconds(now - begin_.value_or(now)),
+           .forward = seconds(forward_),
+           .backward = seconds(backward_),
+           .exposed = seconds(exposed_)};
+  if (kept_.size() < kMostKept) {
+    kept_.push_back(last_);
+  } else {
+    kept_[static_cast<std::size_t>(n_steps_) % kMostKept] = last_;
+  }
+  ++n_steps_;
+  n_bytes_ = n_bytes;
+  drop_step(now);
+}
+
+void StepTimer::drop_step(Time now) {
+  begin_ = now;
+  forward_ = {};
+  backward_ = {};
+  exposed_ = {};
+}
+
+std::vector<StepTimes> StepTimer::last_steps() const {
+  std::vector<StepTimes> steps = kept_;
+  if (kept_.size() == kMostKept) {
+    const auto oldest = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(n_steps_) % kMostKept);
+    std::ranges::rotate(steps, steps.begin() + oldest);
+  }
+  return steps;
+}
+
 namespace {
 
 constexpr double kMilliseconds = 1e3;
 constexpr double kPercent = 100;
 
-// Ranks that wait less than this share of a step wait for nobody in particular.
+// Smallest difference between the ranks' waiting times, as a share of a step, that makes a rank
+// count as the slowest.
 constexpr double kNoticeable = 0.02;
 
 double median(std::vector<double> values) {
@@ -83,7 +119,7 @@ std::optional<int> find_slowest(const StepReport& report) {
   return is_noticed ? std::optional(static_cast<int>(least - report.ranks.begin())) : std::nullopt;
 }
 
-// What a rank does by itself.
+// A part of a step that a rank computes without the others.
 struct Part {
   const char* name;
   double RankStepReport::* time;
@@ -134,7 +170,7 @@ std::string describe_slowest(const StepReport& report) {
 
 constexpr const char* kNoSteps = "no step with communication has been made";
 
-// What a rank tells the others, all of it numbers of one type.
+// Data that each rank sends: numbers of one type.
 struct Message {
   double n_steps = 0;
   double n_bytes = 0;

@@ -1,16 +1,9 @@
 #include "unisono/report/step_report.h"
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/report/step_timer.h"
 
 #include "support/ranks.h"
 
@@ -78,7 +71,8 @@ TEST(StepTimer, KeepsTheLastStepsInTheirOrder) {
   }
 }
 
-// Steps of 20 ms, which rank 1 spends in forward; the others wait for it. 2 ms are communication.
+// Steps of 20 ms. Rank 1 spends most of the time in forward, and the other ranks wait for rank 1.
+// Communication takes 2 ms.
 std::vector<std::vector<StepTimes>> with_slow_forward() {
   const StepTimes fast{.step = 0.020, .forward = 0.004, .backward = 0.005, .exposed = 0.010};
   const StepTimes slow{.step = 0.020, .forward = 0.012, .backward = 0.005, .exposed = 0.002};
@@ -123,7 +117,7 @@ TEST(StepReport, ARankThatReadsItsDataSlowlyIsNamedForThat) {
               HasSubstr("the rest (data, loss, optimizer) takes it 19.00 ms, and others 1.00 ms"));
 }
 
-// Who is last changes from step to step: all wait, but for nobody in particular.
+// The last rank changes from step to step: all ranks wait, but not for a particular rank.
 TEST(StepReport, NobodyIsNamedWhereEachIsSlowAtTimes) {
   const StepTimes first{.step = 0.02, .forward = 0.01, .exposed = 0.01};
   const StepTimes last{.step = 0.02, .forward = 0.02, .exposed = 0};

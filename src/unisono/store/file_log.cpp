@@ -6,34 +6,109 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
+#include <zconf.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
+#include <cstring>
 #include <filesystem>
-#include <memory>
-#include <span>
-#include <string>
+#include <optional>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
+#include "unisono/base/bytes.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/store/change.h"
-#include "unisono/store/limits.h"
-#include "unisono/store/lockable_file.h"
-#include "unisono/store/log_format.h"
-#include "unisono/store/store_map.h"
 
 namespace unisono::store {
+namespace {
+
+// Not text; damaged by programs that transfer the file as text.
+constexpr std::array<unsigned char, 8> kMagic{0x89, 'U', 'N', 'I', 'S', '\r', '\n', 0x1a};
+constexpr std::size_t kVersionEnd = kMagic.size() + sizeof(kLogVersion);
+constexpr std::size_t kRecordStartBytes = 12;
+constexpr std::size_t kNumberBytes = sizeof(std::uint32_t);
+
+std::uint32_t checksum(std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+std::uint32_t number_at(std::span<const std::byte> bytes, std::size_t offset) {
+  std::uint32_t number = 0;
+  std::memcpy(&number, bytes.subspan(offset, sizeof(number)).data(), sizeof(number));
+  return number;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_log_header(const LogId& id) {
+  ByteWriter writer;
+  writer.put_raw(std::as_bytes(std::span(kMagic)));
+  writer.put(kLogVersion);
+  writer.put_raw(id);
+  writer.put(checksum(writer.bytes()));
+  return std::move(writer).bytes();
+}
+
+LogStart classify_log_start(std::span<const std::byte> bytes) {
+  const std::vector<std::byte> expected = encode_log_header({});
+  const auto begins_alike = [&](std::size_t n_bytes) {
+    return std::ranges::equal(bytes.first(n_bytes), std::span(expected).first(n_bytes));
+  };
+  const std::size_t n_known = std::min(bytes.size(), kVersionEnd);
+  if (!begins_alike(n_known)) {
+    return n_known == kVersionEnd && begins_alike(kMagic.size()) ? LogStart::kOtherVersion
+                                                                 : LogStart::kForeign;
+  }
+  if (bytes.size() < kLogHeaderBytes) {
+    return LogStart::kTorn;
+  }
+  const std::size_t n_checked = kLogHeaderBytes - kNumberBytes;
+  return number_at(bytes, n_checked) == checksum(bytes.first(n_checked)) ? LogStart::kWhole
+                                                                         : LogStart::kForeign;
+}
+
+std::vector<std::byte> encode_log_record(const Change& change) {
+  ByteWriter payload;
+  encode(payload, change);
+  ByteWriter record;
+  record.put(static_cast<std::uint32_t>(payload.bytes().size()));
+  record.put(checksum(payload.bytes()));
+  record.put(checksum(record.bytes()));
+  record.put_raw(payload.bytes());
+  return std::move(record).bytes();
+}
+
+LogRecord read_log_record(std::span<const std::byte> bytes) {
+  if (bytes.size() < kRecordStartBytes) {
+    return {.state = RecordState::kTorn, .n_bytes = kRecordStartBytes};
+  }
+  if (number_at(bytes, 2 * kNumberBytes) != checksum(bytes.first(2 * kNumberBytes))) {
+    return {.state = RecordState::kDamaged};
+  }
+  const std::size_t n_bytes = kRecordStartBytes + number_at(bytes, 0);
+  if (bytes.size() < n_bytes) {
+    return {.state = RecordState::kTorn, .n_bytes = n_bytes};
+  }
+  const auto payload = bytes.first(n_bytes).subspan(kRecordStartBytes);
+  if (number_at(bytes, kNumberBytes) != checksum(payload)) {
+    return {.state = RecordState::kDamaged};
+  }
+  std::optional<Change> change = decode_change(payload);
+  if (!change) {
+    return {.state = RecordState::kDamaged};
+  }
+  return {.state = RecordState::kWhole, .n_bytes = n_bytes, .change = std::move(*change)};
+}
+
 namespace {
 
 constexpr const char* kStartAgain = "end the job, delete the file and start again";
 
 Fd open_file(const std::string& path) {
-  // O_NONBLOCK: opening a named pipe would wait. Only the user's own processes are meant to meet.
+  // O_NONBLOCK, because opening a named pipe would block. Mode 0600: only processes of the same
+  // user may share the file.
   Fd fd = Fd::open_unshared([&] {
     return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR);
   });
@@ -69,11 +144,12 @@ LogId random_id() {
 
 FileLog::FileLog(const std::string& path, const Limits& limits, Deadline deadline)
     : path_(std::filesystem::absolute(path)), limits_(limits) {
-  // It may be deleted before the lock is there: the last job's last rank does so.
+  // The last rank of an earlier job may delete the file between the open and the lock.
   while (!try_open(deadline)) {
     if (deadline.has_passed()) {
-      throw Error(ErrorCode::kTimeout,
-                  fmt::format("store {}: others keep deleting the file; use another name", path_));
+      throw Error(
+          ErrorCode::kTimeout,
+          fmt::format("store {}: other processes keep deleting the file; use another name", path_));
     }
   }
 }
@@ -84,11 +160,12 @@ bool FileLog::try_open(Deadline deadline) {
   file_ = std::make_unique<LockableFile>(open_file(path_));
   struct stat status{};
   if (::fstat(file_->fd(), &status) != 0) {
-    throw system_error(fmt::format("store {}: can't look at the file", path_), errno);
+    throw system_error(fmt::format("store {}: can't get the file's state", path_), errno);
   }
   if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("store {}: is no regular file, but a pipe, socket or device", path_));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("store {}: is not a regular file, but a pipe, socket or device", path_));
   }
   const Lock held = lock(LockableFile::Mode::kExclusive, deadline);
   if (!is_in_place()) {
@@ -109,13 +186,13 @@ void FileLog::take_up_header() {
     case LogStart::kOtherVersion:
       throw Error(ErrorCode::kIncompatible,
                   fmt::format("store {}: another version of Unisono made the file, whose format "
-                              "this one does not know; run the same version on all ranks, or {}",
+                              "this version can't read; run the same version on all ranks, or {}",
                               path_,
                               kStartAgain));
     case LogStart::kForeign:
       throw Error(ErrorCode::kCorruptData,
-                  fmt::format("store {}: the file was there before and is no store's; it stays as "
-                              "it is: name one that is not there yet",
+                  fmt::format("store {}: the file existed before and is not a store's; it is not "
+                              "changed: name one that does not exist yet",
                               path_));
   }
   n_read_ = header_.size();
@@ -141,8 +218,8 @@ FileLog::Lock FileLog::lock(LockableFile::Mode mode, Deadline deadline) {
                             error.what()));
   }
   throw Error(ErrorCode::kTimeout,
-              fmt::format("store {}: no lock on the file in time: another process holds it; is one "
-                          "of the job's stopped?",
+              fmt::format("store {}: no lock on the file in time: another process holds it; is a "
+                          "process of the job stopped?",
                           path_));
 }
 
@@ -155,7 +232,7 @@ void FileLog::read_new(StoreMap& map) {
     std::span<const std::byte> rest = block;
     LogRecord record = read_log_record(rest);
     while (record.state == RecordState::kWhole) {
-      for (Step& step : record.change) {
+      for (MapStep& step : record.change) {
         apply(map, std::move(step), kNobody);
       }
       n_read_ += record.n_bytes;
@@ -166,7 +243,7 @@ void FileLog::read_new(StoreMap& map) {
       throw_damaged(n_read_);
     }
     if (record.n_bytes > n_file_bytes_ - n_read_) {
-      return;  // What is left has no end.
+      return;  // The rest is an incomplete record.
     }
     n_wanted = std::max(kBlockBytes, record.n_bytes);
   }
@@ -193,7 +270,7 @@ void FileLog::remove() {
   }
 }
 
-// False if the path leads nowhere, or to another file.
+// Returns false if the path no longer leads to the opened file.
 bool FileLog::is_in_place() const {
   struct stat ours{};
   struct stat there{};
@@ -201,7 +278,8 @@ bool FileLog::is_in_place() const {
          ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
-// The file's size, if it still is the one that was opened, and has all that was read.
+// Returns the size of the file. Throws unless the path still leads to the opened file and the file
+// contains all data that was read.
 std::uint64_t FileLog::checked_size() const {
   struct stat status{};
   if (!is_in_place()) {
@@ -212,7 +290,7 @@ std::uint64_t FileLog::checked_size() const {
                     path_));
   }
   if (::fstat(file_->fd(), &status) != 0) {
-    throw system_error(fmt::format("store {}: can't look at the file", path_), errno);
+    throw system_error(fmt::format("store {}: can't get the file's state", path_), errno);
   }
   const auto n_bytes = static_cast<std::uint64_t>(status.st_size);
   if (n_bytes < n_read_) {
@@ -234,7 +312,7 @@ std::uint64_t FileLog::checked_size() const {
   return n_bytes;
 }
 
-// Less at the end of the file.
+// Returns fewer bytes at the end of the file.
 std::vector<std::byte> FileLog::read(std::uint64_t offset, std::size_t n_bytes) const {
   std::vector<std::byte> bytes(n_bytes);
   std::size_t n_done = 0;
@@ -253,8 +331,8 @@ std::vector<std::byte> FileLog::read(std::uint64_t offset, std::size_t n_bytes) 
   return bytes;
 }
 
-// Cuts off what stands there, a record without its end, and on failure what was written. Should
-// even that fail, the next writer does it.
+// Truncates a record without an end at `offset` before the write, and the written bytes after a
+// failure. If the truncation fails too, the next writer repeats the truncation.
 void FileLog::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   const auto end = static_cast<off_t>(offset);
   bool is_good = n_file_bytes_ == offset || ::ftruncate(file_->fd(), end) == 0;
@@ -269,12 +347,11 @@ void FileLog::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   if (!is_good) {
     const int reason = errno;
     (void)::ftruncate(file_->fd(), end);
-    throw system_error(
-        fmt::format("store {}: can't write {} bytes; nothing of them is in the file; "
-                    "make room, or use another folder",
-                    path_,
-                    bytes.size()),
-        reason);
+    throw system_error(fmt::format("store {}: can't write {} bytes; none of them is in the file; "
+                                   "make room, or use another folder",
+                                   path_,
+                                   bytes.size()),
+                       reason);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,20 +9,67 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/store/change.h"
-#include "unisono/store/limits.h"
 #include "unisono/store/lockable_file.h"
+#include "unisono/store/store.h"
 #include "unisono/store/store_map.h"
 
 namespace unisono::store {
 
-/// The file of a FileStore, as one process uses it: takes up what others wrote since the last time,
-/// and writes changes behind it. One thread at a time.
+// The file of a FileStore: a header, then a record for each change. Integers are little-endian,
+// checksums are CRC-32.
+//
+//   header: 8 bytes magic, u32 version, 16 bytes id, u32 checksum of all before
+//   record: u32 payload's length, u32 payload's checksum, u32 checksum of both, payload
+//
+// The payload is a change, as encode() of store_map.h writes it. The length has a checksum of its
+// own: so a record whose end is missing is told from one whose length was damaged.
+
+inline constexpr std::size_t kLogHeaderBytes = 32;
+inline constexpr std::uint32_t kLogVersion = 1;
+
+/// Random; distinguishes a file from another file of the same name.
+using LogId = std::array<std::byte, 16>;
+
+/// Classification of the first bytes of a file, at most kLogHeaderBytes.
+enum class LogStart : std::uint8_t {
+  kWhole,
+  kTorn,          ///< Empty, or the beginning of a header: the writer was stopped.
+  kOtherVersion,  ///< A header of another version of this format.
+  kForeign        ///< Not a header of this format, or a damaged header.
+};
+
+[[nodiscard]] std::vector<std::byte> encode_log_header(const LogId& id);
+
+[[nodiscard]] LogStart classify_log_start(std::span<const std::byte> bytes);
+
+/// Returns a complete record with the change.
+[[nodiscard]] std::vector<std::byte> encode_log_record(const Change& change);
+
+/// State of a record in the file.
+enum class RecordState : std::uint8_t {
+  kWhole,
+  kTorn,    ///< Incomplete: more bytes will follow, or the writer was stopped.
+  kDamaged  ///< No writer wrote these bytes.
+};
+
+struct LogRecord {
+  RecordState state = RecordState::kTorn;
+  /// Size of the record; for kTorn the least number of bytes needed to go on.
+  std::size_t n_bytes = 0;
+  Change change = {};  ///< For kWhole.
+};
+
+/// Parses the record at the beginning of `bytes`.
+[[nodiscard]] LogRecord read_log_record(std::span<const std::byte> bytes);
+
+/// The file of a FileStore, as seen by one process: reads the changes that other processes appended
+/// since the last call, and appends changes.
 ///
-/// Messages begin with the file's path and say what to do.
+/// Owned by a FileStore. Not thread-safe; Lock excludes other processes. Error messages begin with
+/// the file's path and name a remedy.
 class FileLog {
  public:
-  /// The lock on the file, for a time.
+  /// Holds the lock on the file for the lifetime of the object.
   class Lock {
    public:
     explicit Lock(LockableFile& file) : file_(file) {}
@@ -37,11 +85,11 @@ class FileLog {
     LockableFile& file_;
   };
 
-  /// Opens the file, and makes it one of ours if it is not there or is empty.
+  /// Opens the file, and writes the header if the file is new, empty or has an incomplete header.
   ///
-  /// Throws Error: kNotFound without its folder, kInvalidArgument for what is no file,
-  /// kCorruptData for one that is not ours, kIncompatible for another version's, kTimeout,
-  /// kSystem.
+  /// Throws Error(kNotFound) if the folder does not exist, Error(kInvalidArgument) if the path is
+  /// not a regular file, Error(kCorruptData) if the file is not a store's, Error(kIncompatible) if
+  /// another version wrote the file, Error(kTimeout), Error(kSystem).
   FileLog(const std::string& path, const Limits& limits, Deadline deadline);
 
   ~FileLog();
@@ -51,27 +99,29 @@ class FileLog {
   FileLog(FileLog&&) = delete;
   FileLog& operator=(FileLog&&) = delete;
 
-  /// Throws Error(kTimeout).
+  /// Blocks until the lock is free. Throws Error(kTimeout).
   [[nodiscard]] Lock lock(LockableFile::Mode mode, Deadline deadline);
 
-  /// Numbers that processes hold as long as they use the file.
+  /// Numbers that processes hold while using the file.
   [[nodiscard]] LockableFile& claims() { return *file_; }
 
-  // These want the lock.
+  // The following functions require the lock.
 
-  /// Applies to `map` what came since the last time. What the last writer could not finish is not
-  /// there.
+  /// Applies the changes since the last call to `map`. Ignores an incomplete record of a stopped
+  /// writer at the end.
   ///
-  /// Throws Error: kPeerLost if the file was deleted, replaced or cut, kCorruptData.
+  /// Throws Error(kPeerLost) if the file was deleted, replaced or truncated, and
+  /// Error(kCorruptData).
   void read_new(StoreMap& map);
 
-  /// After read_new(), with the exclusive lock: all of the change is in the file, or nothing.
+  /// Appends the whole change, or throws and appends no part of it. Requires the exclusive lock and
+  /// a preceding read_new().
   ///
-  /// Throws Error: kInvalidArgument beyond the limit of the file's size, kSystem. Then the log can
-  /// still be used.
+  /// Throws Error(kInvalidArgument) beyond the limit on the file's size, and Error(kSystem). The
+  /// log stays usable.
   void append(const Change& change);
 
-  /// Deletes the file, unless another has taken its place. With the exclusive lock.
+  /// Deletes the file, unless another file has taken its place. Requires the exclusive lock.
   void remove();
 
  private:
@@ -88,8 +138,8 @@ class FileLog {
   Limits limits_;
   std::unique_ptr<LockableFile> file_;
   std::vector<std::byte> header_;
-  std::uint64_t n_read_ = 0;        // Of the file: where the next record begins.
-  std::uint64_t n_file_bytes_ = 0;  // When it was last read.
+  std::uint64_t n_read_ = 0;        // Offset of the next record in the file.
+  std::uint64_t n_file_bytes_ = 0;  // Size of the file at the last read.
 };
 
 }  // namespace unisono::store

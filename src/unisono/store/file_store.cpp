@@ -1,26 +1,16 @@
 #include "unisono/store/file_store.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/store/change.h"
 #include "unisono/store/file_log.h"
 #include "unisono/store/lockable_file.h"
-#include "unisono/store/map_call.h"
-#include "unisono/store/map_store.h"
-#include "unisono/store/polling_watch.h"
-#include "unisono/store/sizes.h"
+#include "unisono/store/refusals.h"
 #include "unisono/store/store_map.h"
 #include "unisono/store/timed_mutex.h"
-#include "unisono/store/watch.h"
+#include "unisono/store/watch_dispatcher.h"
 
 namespace unisono::store {
 namespace {
@@ -58,7 +48,7 @@ bool FileStore::leave() {
   const TimedLock lock(*connection_mutex_, deadline, name());
   const FileLog::Lock file_lock = log_->lock(LockableFile::Mode::kExclusive, deadline);
   closed_because_ = "this process left it";
-  // Under the lock: of two that leave at the same time the second deletes the file.
+  // Done under the lock: if two processes leave at the same time, the second deletes the file.
   log_->claims().release_claims();
   const bool is_last = !log_->claims().has_claims();
   if (is_last) {
@@ -90,9 +80,9 @@ bool FileStore::run(const MapCall& call) {
   }
 }
 
-// Nothing while the call has to go on.
+// Returns std::nullopt if the call has to continue.
 std::optional<bool> FileStore::attempt_alone(const MapCall& call, Access access) {
-  // The last look is at the deadline itself, and others may be at the file just then.
+  // The last attempt runs at the deadline itself, and other processes may hold the file then.
   const Deadline access_deadline =
       Deadline::after(std::max(call.deadline.remaining(), kLeastTimeForAccess));
   const TimedLock lock(*connection_mutex_, access_deadline, name());
@@ -130,17 +120,17 @@ bool FileStore::attempt_locked(const MapCall& call, Access access, Deadline dead
         break;
       }
       log_->append(change);
-      for (Step& step : change) {
+      for (MapStep& step : change) {
         apply(*map_, std::move(step), call.client);
       }
     } while (!is_done);
-    // Each waiter looks for itself.
+    // Waiting calls poll the map themselves.
     (void)map_->take_woken();
     if (change.empty() || access == Access::kChange) {
       return is_done;
     }
   }
-  // The change takes the other lock, and another look under it.
+  // A change needs the exclusive lock, and another attempt under that lock.
   return attempt_locked(call, Access::kChange, deadline);
 }
 

@@ -7,9 +7,8 @@
 #include <string>
 
 #include "unisono/base/deadline.h"
-#include "unisono/store/limits.h"
-#include "unisono/store/map_store.h"
-#include "unisono/store/watch.h"
+#include "unisono/store/hash_store.h"
+#include "unisono/store/store.h"
 
 namespace unisono::store {
 
@@ -18,36 +17,39 @@ enum class Access : std::uint8_t;
 class FileLog;
 class TimedMutex;
 
+/// Options of a FileStore.
 struct FileStoreOptions {
-  std::string path;  ///< On a file system with fcntl() locks that all ranks share, e.g. NFS.
-  /// For what is no wait of the caller's: another's lock on the file.
+  /// Must lie on a file system that all ranks share and that has fcntl() locks, e.g. NFS.
+  std::string path;
+  /// Limit of waits that no deadline of the caller covers: for the lock of another process on the
+  /// file.
   std::chrono::milliseconds io_timeout = std::chrono::seconds(30);
-  Limits limits = {};  ///< max_store_bytes is of the file.
+  Limits limits = {};  ///< max_store_bytes limits the size of the file.
 };
 
-/// A store in a file, through which processes meet that share nothing else.
+/// A store in a file, for processes that share only a file system.
 ///
-/// The file is a log of changes, which only grows: what is set or pushed again and again takes
-/// space each time. Each call reads what others wrote since the last one, under a lock. Who waits
-/// looks after 1 ms, then ever more rarely, up to every 20 ms. What a call has written stays when
-/// its process is killed, and what a killed process wrote in part is not there for anybody. Nothing
-/// is synced to disk: after a crash of the machine the job starts again, with a new file.
+/// The file is a log of changes and only grows: every set or push takes space. Each call reads the
+/// changes of other processes since the last call, under a lock. A waiting call polls after 1 ms,
+/// then at growing intervals of up to 20 ms. A completed call survives the end of the process; a
+/// change that a killed process has written in part is invisible. No data is synced to disk: after
+/// a crash of the machine the job must restart with a new file.
 ///
-/// Thread-safe: one thread at a time uses the file; a wait lets the others in between.
+/// The file remains when the store is destroyed. Forked children cannot use the store. Thread-safe:
+/// one thread at a time uses the file, and a waiting call lets other threads in between.
 ///
-/// Throws Error, besides what Store says: kInvalidArgument for a call that adds to what is no
-/// number or would exceed the limits, kSystem for a full disk and the like, kTimeout when another
-/// process keeps its lock; these change nothing, and the store stays usable. kPeerLost if the file
-/// was deleted, replaced or cut, kCorruptData if it was damaged; then kClosed.
-///
-/// The file stays when the store ends. Children of fork() can't use the store.
+/// Additional errors: Error(kInvalidArgument) for add() on a value that is not a number and beyond
+/// the limits, Error(kSystem), e.g. for a full disk, and Error(kTimeout) if another process keeps
+/// the lock; these change no data and the store stays usable. Error(kPeerLost) if the file was
+/// deleted, replaced or truncated, and Error(kCorruptData) for a damaged file; later calls throw
+/// Error(kClosed).
 class FileStore final : public MapStore {
  public:
-  /// Makes the file if it is not there or is empty.
+  /// Creates the file if necessary.
   ///
-  /// Throws Error: kNotFound without its folder; kInvalidArgument for a folder or device;
-  /// kCorruptData for a file that is no store's, which stays as it is; kIncompatible for that of
-  /// another version; kTimeout; kSystem.
+  /// Throws Error(kNotFound) if the folder does not exist, Error(kInvalidArgument) for a folder or
+  /// device, Error(kCorruptData) for a file that is not a store's, which stays unchanged,
+  /// Error(kIncompatible) for the file of another version, Error(kTimeout), Error(kSystem).
   FileStore(const FileStoreOptions& options, Deadline deadline);
 
   ~FileStore() override;
@@ -57,23 +59,24 @@ class FileStore final : public MapStore {
   FileStore(FileStore&&) = delete;
   FileStore& operator=(FileStore&&) = delete;
 
-  /// Of changes that follow each other within 20 ms, tells as of one.
+  /// Changes that follow each other within 20 ms are reported as a single change.
   [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key,
                                              WatchCallback on_change) override;
 
-  /// Deletes the file, unless another has taken its place, and closes the store: for who knows that
-  /// nobody needs it any more. Those who still use it get Error(kPeerLost).
+  /// Deletes the file, unless another file has taken its place, and closes the store. The caller
+  /// must ensure that no process needs the store any more: other users get Error(kPeerLost).
   void remove();
 
-  /// Holds a number as long as the store lives: the mark of a process that is there. False if
-  /// another holds it. When a process ends, however it does, its numbers are free.
+  /// Claims a number for the lifetime of the store, as a sign that the process is alive. Returns
+  /// false if another store holds the number. The system releases the numbers of a process whenever
+  /// and however the process ends.
   [[nodiscard]] bool claim(std::uint32_t number);
 
-  /// Whether another holds the number.
+  /// Returns true if another store holds the number.
   [[nodiscard]] bool is_claimed(std::uint32_t number);
 
-  /// Gives this store's numbers up and closes it. If nobody else holds one, deletes the file as
-  /// remove() does, and returns true.
+  /// Releases the numbers of this store and closes the store. If no other store holds a number,
+  /// deletes the file like remove() and returns true.
   bool leave();
 
  private:
@@ -83,7 +86,7 @@ class FileStore final : public MapStore {
 
   std::chrono::milliseconds io_timeout_;
   std::unique_ptr<TimedMutex> connection_mutex_;
-  // These belong to who holds the mutex.
+  // Guarded by connection_mutex_.
   std::unique_ptr<FileLog> log_;
   std::unique_ptr<StoreMap> map_;
   std::string closed_because_;

@@ -6,16 +6,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <span>
 #include <sstream>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,10 +19,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/store/change.h"
-#include "unisono/store/log_format.h"
+#include "unisono/store/file_log.h"
+#include "unisono/store/store_map.h"
 #include "unisono/store/testing/stores.h"
 
 #include "support/temporary_folder.h"
@@ -47,13 +42,13 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Longer than what is written in its place: what is left of it must not stay.
+// Longer than the record that replaces the old record. The rest of the old record must not remain.
 std::string a_record() {
   return text_of(
       encode_log_record({{.kind = StepKind::kSet, .key = "c", .value = std::string(200, 'x')}}));
 }
 
-// What `call` throws, as "CODE: message".
+// Returns the error of `call` as "CODE: message".
 std::string error_of(const std::function<void()>& call) {
   try {
     call();
@@ -70,7 +65,7 @@ class FileStoreTest : public ::testing::Test {
         FileStoreOptions{.path = path_, .io_timeout = std::chrono::seconds(30)}, soon());
   }
 
-  // A store's file with two values, and nobody who has it open.
+  // Creates a store's file with two values that no process has open.
   std::string make_file() const {
     const auto store = open();
     store->set("a", "one");
@@ -158,7 +153,7 @@ TEST_F(FileStoreTest, AFileThatIsNoStoreStaysAsItIs) {
        {std::string("x"), std::string(5000, 'x'), std::string(40, '\0'), damaged}) {
     write(junk);
     EXPECT_THAT(error_of([&] { (void)open(); }),
-                AllOf(HasSubstr("CorruptData: store " + path_), HasSubstr("no store's")));
+                AllOf(HasSubstr("CorruptData: store " + path_), HasSubstr("not a store's")));
     EXPECT_EQ(read_file(path_), junk);
   }
 }
@@ -180,7 +175,7 @@ TEST_F(FileStoreTest, WhatIsNoFileIsRefused) {
   EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("InvalidArgument: store " + path_));
   path_ = folder_.path() + "/pipe";
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("is no regular file"));
+  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("is not a regular file"));
 }
 
 TEST_F(FileStoreTest, AFileThatIsDeletedReplacedOrCutIsAnErrorAndEndsTheStore) {
@@ -222,7 +217,7 @@ TEST_F(FileStoreTest, AFullDiskIsAnErrorAndNothingIsLost) {
   const auto other = open();
   store->set("k", "v");
   const std::size_t n_before = read_file(path_).size();
-  // The file can't grow, as if the disk were full: a write stops in the middle of the record.
+  // The file can't grow, as on a full disk: a write stops in the middle of the record.
   struct sigaction ignored{};
   struct sigaction old_action{};
   ignored.sa_handler = SIG_IGN;
@@ -266,7 +261,7 @@ TEST_F(FileStoreTest, RemoveDeletesItsFileOnly) {
   EXPECT_EQ(open()->get("k", soon()), "next job's");
 }
 
-// Bytes that this thread has read of files.
+// Returns the number of bytes that this thread has read from files.
 std::uint64_t n_bytes_read() {
   std::istringstream stats(read_file("/proc/thread-self/io"));
   std::string name;

@@ -1,27 +1,23 @@
 #include "unisono/store/lockable_file.h"
 
-#include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <thread>
 #include <utility>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/store/timed_mutex.h"
 
 namespace unisono::store {
 namespace {
 
-// A process that closes any descriptor of a file loses its own locks on it, and its threads do not
-// exclude each other. So there is one mutex for all files whose locks belong to the process: it
-// covers the time of a lock, and the closing.
+// A process that closes any descriptor of a file loses its own locks on that file, and the threads
+// of a process do not exclude each other. A single mutex for all files with locks of the process is
+// therefore held while such a file is locked, and during the close.
 TimedMutex& mutex_of_the_process() {
   static TimedMutex mutex;
   return mutex;
@@ -40,7 +36,7 @@ LockableFile::~LockableFile() {
   mutex_of_the_process().unlock();
 }
 
-// Of bytes, most of which are beyond the file's end.
+// A range of bytes, mostly beyond the end of the file.
 struct LockableFile::Range {
   off_t first;
   off_t n_bytes;
@@ -101,7 +97,7 @@ int LockableFile::try_lock(Mode mode) {
 }
 
 bool LockableFile::claim(std::uint32_t number) {
-  // Locks of the process would hide the claims of its threads from each other.
+  // Locks that belong to the process would not exclude the claims of threads.
   const int error_number =
       owner_ == LockOwner::kProcess ? EOPNOTSUPP : set_lock(F_WRLCK, Range::claim(number));
   if (error_number != 0 && error_number != EAGAIN && error_number != EACCES) {

@@ -9,21 +9,23 @@
 
 namespace unisono::store {
 
-/// Who holds a lock, as fcntl(2) has it.
+/// Owner of a lock, see fcntl(2).
 enum class LockOwner : std::uint8_t {
-  kDescriptor,  ///< The open file: each has locks of its own, also within one process.
-  kProcess      ///< The process: among its threads only one such file at a time is locked.
+  kDescriptor,  ///< The open file: separate locks for each, also within a process.
+  kProcess      ///< The process: only one such file is locked at a time.
 };
 
-/// A file with a lock on its contents, which processes on all machines that share the file respect,
-/// and with claims: numbers that at most one holds, until it closes the file or ends. One thread at
-/// a time.
+/// A file with a lock on the contents, which all processes respect on all machines that share the
+/// file, and with claims: numbers that at most one holder has, until the holder closes the file or
+/// ends.
+///
+/// Owned by a FileLog. Not thread-safe. Throws Error(kSystem) if the file system has no locks.
 class LockableFile {
  public:
   enum class Mode : std::uint8_t { kShared, kExclusive };
 
-  /// `fd` is open for reading and writing. Where descriptors can't own locks, it comes down to the
-  /// process at the first one.
+  /// `fd` must be open for reading and writing. If descriptors cannot own locks on this file
+  /// system, the first lock() switches to locks of the process.
   explicit LockableFile(Fd fd, LockOwner owner = LockOwner::kDescriptor);
 
   ~LockableFile();
@@ -35,27 +37,29 @@ class LockableFile {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  /// Asks again and again, at first after 50 us and ever more rarely up to 2 ms: there is no lock
-  /// that a deadline could end. False when that passed. Throws Error(kSystem) if there are no locks
-  /// on this file system.
+  /// Polls for the lock, because fcntl() has no lock with a deadline: first after 50 us, then at
+  /// growing intervals of up to 2 ms. Returns false if the deadline passed. Throws Error(kSystem)
+  /// if the file system has no locks.
   [[nodiscard]] bool lock(Mode mode, Deadline deadline);
 
   void unlock() noexcept;
 
-  /// False if another holds it. Throws Error(kSystem) as lock() does, also where only processes
-  /// can own locks.
+  /// Returns false if another holder has the number. Throws Error(kSystem) like lock(), and also if
+  /// only processes can own locks.
   [[nodiscard]] bool claim(std::uint32_t number);
 
+  /// Releases all numbers claimed through this object.
   void release_claims() noexcept;
 
-  /// By another than this.
+  /// Returns true if another holder has the number.
   [[nodiscard]] bool is_claimed(std::uint32_t number) const;
+  /// Returns true if another holder has any number.
   [[nodiscard]] bool has_claims() const;
 
  private:
   struct Range;
 
-  // 0, or errno.
+  // Returns 0 or an errno.
   [[nodiscard]] int try_lock(Mode mode);
   [[nodiscard]] int set_lock(int type, const Range& range) const noexcept;
   [[nodiscard]] bool has_no_such_locks(int error_number) const noexcept;

@@ -1,6 +1,5 @@
 #include "unisono/store/lockable_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,12 +15,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/store/file_log.h"
 #include "unisono/store/file_store.h"
-#include "unisono/store/testing/event.h"
 #include "unisono/store/testing/stores.h"
 
 #include "support/temporary_folder.h"
@@ -35,7 +31,7 @@ using ::testing::HasSubstr;
 using testing::soon;
 using Mode = LockableFile::Mode;
 
-// By whom a lock on the file would be held up now: F_UNLCK, F_RDLCK or F_WRLCK.
+// Returns the kind of lock that would block a write lock now: F_UNLCK, F_RDLCK or F_WRLCK.
 short lock_seen(const std::string& path, int command) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct flock lock{};
@@ -153,7 +149,7 @@ TEST_P(LockableFileTest, TheEndOfAnotherLeavesTheLockAlone) {
     EXPECT_TRUE(has_ended.wait(soon()));
     EXPECT_EQ(lock_seen(path_, F_OFD_GETLK), F_WRLCK);
   } else {
-    // Time for an end that does not wait to show itself.
+    // Long enough to detect an end that does not wait.
     EXPECT_FALSE(has_ended.wait(Deadline::after(std::chrono::milliseconds(10))));
   }
   mine->unlock();
@@ -190,7 +186,7 @@ TEST(FileLog, ItsLocksAreThoseOfFcntl) {
   EXPECT_EQ(lock_seen(path, F_OFD_GETLK), F_UNLCK);
 }
 
-// Another's lock on a store's file.
+// Another owner's lock on a store's file.
 class HeldLock {
  public:
   HeldLock(const std::string& path, Mode mode)
@@ -242,7 +238,8 @@ TEST_F(LockedStore, ChangesWaitForEveryLockAndLooksForTheExclusiveOne) {
   EXPECT_EQ(store_.try_get("k"), "w");
 }
 
-// The last job's last user deletes the file while the next job's first one waits for its lock.
+// The last user of the previous job deletes the file while the first user of the next job waits for
+// its lock.
 TEST_F(LockedStore, AFileThatIsDeletedBeforeItCouldBeLockedIsLeft) {
   std::thread next;
   {
@@ -265,7 +262,7 @@ TEST_F(LockedStore, AWatchOutlivesALongLock) {
   const auto watch = store_.watch("k", [&](const KeyChange&) { has_changed.set(); });
   {
     const HeldLock exclusive(path_, Mode::kExclusive);
-    // Time for the watch to look, in vain.
+    // Gives the watch time to poll while the file is locked.
     const Deadline enough = Deadline::after(std::chrono::milliseconds(100));
     while (!enough.has_passed()) {
       EXPECT_THROW((void)store_.try_get("k"), Error);

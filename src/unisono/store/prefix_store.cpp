@@ -1,24 +1,15 @@
 #include "unisono/store/prefix_store.h"
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/store/store.h"
-#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
 PrefixStore::PrefixStore(const std::string& prefix, std::shared_ptr<Store> store)
     : prefix_(prefix + "/"), store_(std::move(store)) {
   if (store_ == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, "prefix \"" + prefix + "\" of no store: it is null");
+    throw Error(ErrorCode::kInvalidArgument, "prefix \"" + prefix + "\": the store is null");
   }
 }
 

@@ -9,18 +9,18 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/store/store.h"
-#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
-/// A part of another store, in which key "k" is that one's "prefix/k": users with prefixes of their
-/// own do not meet. As PyTorch's PrefixStore; of nested ones the innermost comes first in the key.
+/// A section of another store: key "k" of this store is key "prefix/k" of the other store, so that
+/// users with different prefixes do not collide. Equivalent of PyTorch's PrefixStore; in nested
+/// stores, the prefix of the store next to the base store comes first in the key.
 ///
-/// Thread-safe and blocking as the store below is, whose errors it passes on: they name keys with
-/// the prefix, as everybody else who looks into the store sees them.
+/// Shares ownership of the other store. Threads, blocking and errors are as in the other store.
+/// Error messages contain the keys with the prefix, as seen by other users.
 class PrefixStore final : public Store {
  public:
-  /// Shares `store` with its other users. Throws Error(kInvalidArgument) if there is none.
+  /// Throws Error(kInvalidArgument) if `store` is null.
   PrefixStore(const std::string& prefix, std::shared_ptr<Store> store);
 
   ~PrefixStore() override;
@@ -42,10 +42,12 @@ class PrefixStore final : public Store {
                           const std::string& desired) override;
   bool delete_key(const std::string& key) override;
 
-  /// Those of the whole store below, as in PyTorch; list_keys() has the prefix's own.
+  /// Returns the number of keys of the whole store below, as in PyTorch. list_keys() returns the
+  /// prefix's own keys.
   [[nodiscard]] std::int64_t num_keys() override;
 
-  /// Those of the prefix, without it. Costs as much as all keys of the store below.
+  /// Returns the keys with the prefix, without the prefix. Costs as much as listing all keys of the
+  /// store below.
   [[nodiscard]] std::vector<std::string> list_keys() override;
 
   [[nodiscard]] std::vector<std::string> multi_get(std::span<const std::string> keys,
@@ -57,7 +59,7 @@ class PrefixStore final : public Store {
   [[nodiscard]] std::int64_t queue_len(const std::string& key) override;
   void barrier(const std::string& key, std::int64_t world_size, Deadline deadline) override;
 
-  /// Tells of the key without the prefix.
+  /// Reports the key without the prefix.
   [[nodiscard]] std::unique_ptr<Watch> watch(const std::string& key,
                                              WatchCallback on_change) override;
   void set_at_end(const std::string& key, const std::string& value) override;
@@ -66,7 +68,7 @@ class PrefixStore final : public Store {
   [[nodiscard]] std::string whole(const std::string& key) const;
   [[nodiscard]] std::vector<std::string> whole(std::span<const std::string> keys) const;
 
-  std::string prefix_;  // With its slash.
+  std::string prefix_;  // Includes the slash.
   std::shared_ptr<Store> store_;
 };
 

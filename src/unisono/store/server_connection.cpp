@@ -1,34 +1,47 @@
 #include "unisono/store/server_connection.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/address.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
-#include "unisono/net/network.h"
+#include "unisono/net/ports.h"
 #include "unisono/net/socket.h"
-#include "unisono/net/socket_owner.h"
-#include "unisono/net/tls.h"
 #include "unisono/store/protocol.h"
-#include "unisono/store/rejected_connections.h"
-#include "unisono/store/replies.h"
-#include "unisono/store/store_map.h"
-#include "unisono/store/tcp_server.h"
+#include "unisono/store/requests.h"
 
 namespace unisono::store {
+
+void RejectedConnections::add(ClientKind client,
+                              const std::string& peer,
+                              const std::string& reason) {
+  Kind& kind = kinds_.at(static_cast<std::size_t>(client));
+  ++kind.n_connections;
+  kind.last_peer = peer;
+  kind.last_reason = reason;
+}
+
+std::string RejectedConnections::describe() const {
+  std::string text;
+  for (const auto& [n_connections, last_peer, last_reason] : kinds_) {
+    if (n_connections > 0) {
+      text += text.empty() ? "the store has rejected " : "; ";
+      text += n_connections == 1 ? "a connection"
+                                 : fmt::format("{} connections, the last", n_connections);
+      text += fmt::format(" from {}: {}", last_peer, last_reason);
+    }
+  }
+  return text;
+}
+
 namespace {
 
-// A client that has gone meanwhile has no address, and no owner.
+// A client that has disconnected meanwhile has no address and no socket owner.
 bool admits_plain(int fd, const PlainClients& allowed) {
   try {
     const net::Address client = net::peer_address(fd);
@@ -88,16 +101,16 @@ void ServerConnection::receive(std::span<const std::byte> bytes, std::span<std::
   }
 }
 
-// A client's first byte tells whether it speaks TLS.
+// The client's first byte shows whether the client uses TLS.
 void ServerConnection::begin(std::byte first) {
   has_begun_ = true;
   client_kind_ = kind_by(first);
   if (options_.tls && first == net::kTlsByte) {
     tls_ = std::make_unique<net::Tls>(net::Tls::Side::kServer, options_.secret);
   } else if (options_.tls && first == net::kHelloByte) {
-    problem_ = "it does not speak TLS, as it has to here; set UNISONO_TLS=on on all ranks";
+    problem_ = "it does not use TLS, which this store requires; set UNISONO_TLS=on on all ranks";
   } else if (first == net::kTlsByte) {
-    problem_ = "it speaks TLS, which this store does not; set UNISONO_TLS on all ranks or on none";
+    problem_ = "it uses TLS, which this store does not; set UNISONO_TLS on all ranks or on none";
   }
 }
 
@@ -121,7 +134,8 @@ bool ServerConnection::flush() {
   return true;
 }
 
-// Only when what was sealed before is sent: what the client leaves unread stays where it counts.
+// Encrypts only after all encrypted bytes were sent: unread replies must stay in the session's
+// Replies, to count against the limit.
 void ServerConnection::seal() {
   constexpr std::size_t kSealedBytes = std::size_t{64} << 10;
   if (tls_ == nullptr || !sealed_.empty()) {

@@ -3,24 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "unisono/net/hello.h"
-#include "unisono/store/answers.h"
-#include "unisono/store/limits.h"
-#include "unisono/store/protocol.h"
 #include "unisono/store/refusals.h"
-#include "unisono/store/request_parser.h"
-#include "unisono/store/store_map.h"
-#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
@@ -77,11 +63,11 @@ void Session::choose_state(std::byte first) {
         net::Hello::Side::kServer, secret_, net::HelloInfo{.job = job_, .purpose = kHelloPurpose});
     state_ = State::kHello;
   } else if (first != static_cast<std::byte>(Opcode::kValidate)) {
-    answers_.end("it speaks no store's protocol");
+    answers_.end("it does not use a store's protocol");
   } else if (!secret_.empty() && !(admits_plain_ && admits_plain_())) {
     answers_.end(
-        "it is a plain client, and this store wants the job's secret; --allow-plain-clients "
-        "lets it serve those of its own user that come over loopback");
+        "it is a plain client, and this store requires the job's secret; --allow-plain-clients "
+        "admits clients of the store's user that connect over loopback");
   } else {
     state_ = State::kValidating;
   }
@@ -145,17 +131,17 @@ void Session::hear_out(const Request& request) {
 
 void Session::execute(Request& request) {
   if (state_ == State::kValidating && request.opcode != Opcode::kValidate) {
-    answers_.end("its first words are not those of a store's client");
+    answers_.end("its first request is not that of a store's client");
     return;
   }
-  // Only what was received can be added, so that the request's own size is a bound.
+  // Only received bytes can be added, so the size of the request is an upper bound.
   if (map_.n_bytes() + request.n_bytes > limits_.max_store_bytes && may_grow_store(request)) {
     const std::string reason =
         fmt::format("{}: the store is full: it holds {} bytes, and {} are allowed; delete keys",
                     name_of(request.opcode),
                     map_.n_bytes(),
                     limits_.max_store_bytes);
-    // The others have no answer in whose place the reason could stand.
+    // The other requests that may grow the store have no reply that could carry the reason.
     if (request.opcode == Opcode::kAdd || request.opcode == Opcode::kCompareSet ||
         request.opcode == Opcode::kBarrier) {
       answers_.refuse(reason);
@@ -167,7 +153,7 @@ void Session::execute(Request& request) {
   switch (request.opcode) {
     case Opcode::kValidate:
       if (static_cast<std::uint32_t>(request.number) != kValidateMagic) {
-        answers_.end("its first words are not those of a store's client");
+        answers_.end("its first request is not that of a store's client");
         return;
       }
       state_ = State::kServing;
@@ -220,7 +206,7 @@ void Session::keep_last_word(Request& request) {
   last_word_ = std::move(request.values[0]);
 }
 
-// Counters that exist count on in a full store.
+// In a full store, existing counters continue to count.
 bool Session::may_grow_store(const Request& request) const {
   const bool is_count = request.opcode == Opcode::kAdd || request.opcode == Opcode::kBarrier;
   return !request.values.empty() || (is_count && map_.find(request.keys[0]) == nullptr);
@@ -307,7 +293,7 @@ void Session::execute_watch(const Request& request) {
     return;
   }
   if (answers_.begin(1 + n_text_bytes(key))) {
-    answers_.replies().put(static_cast<std::uint8_t>(Notice::kWatching));
+    answers_.replies().put(static_cast<std::uint8_t>(WatchNotice::kWatching));
     answers_.replies().put_string(key);
   }
 }

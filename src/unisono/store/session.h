@@ -11,28 +11,28 @@
 #include <vector>
 
 #include "unisono/net/hello.h"
-#include "unisono/store/answers.h"
-#include "unisono/store/limits.h"
 #include "unisono/store/protocol.h"
-#include "unisono/store/replies.h"
-#include "unisono/store/request_parser.h"
+#include "unisono/store/requests.h"
+#include "unisono/store/store.h"
 #include "unisono/store/store_map.h"
-#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
-/// The server's side of one connection: bytes in, replies out, no I/O.
+/// The server's side of a connection, without I/O: consumes received bytes and produces replies.
 ///
-/// Serves a client after its hello, or, when the store has no secret, after PyTorch's VALIDATE.
-/// Requests are answered in order: those that follow a wait are kept until it ends; only
-/// CANCEL_WAIT overtakes them.
+/// Admits a client after the mutual handshake; if the store has no secret, or `admits_plain` admits
+/// the client, after PyTorch's VALIDATE. Replies are in the order of the requests: requests behind
+/// a wait are deferred until the wait ends; only CANCEL_WAIT overtakes deferred requests.
+///
+/// Owned by a ServerConnection. Not thread-safe. Misbehaving clients are reported by problem().
 class Session {
  public:
-  /// Whether this client is served without the hello, though there is a secret.
+  /// Returns true if this client is admitted without the handshake although there is a secret.
   using AdmitsPlain = std::function<bool()>;
 
-  /// `map` is shared by all sessions of a server and outlives them. An empty `secret` lets plain
-  /// clients in; so does `admits_plain`, which is asked once, if at all. The client is told `job`.
+  /// `map` is shared by all sessions of a server and must outlive the sessions. With an empty
+  /// `secret`, clients without the handshake are admitted; otherwise `admits_plain` decides, and is
+  /// called once at most. The client receives `job`.
   Session(ClientId id,
           StoreMap& map,
           std::string secret,
@@ -47,28 +47,31 @@ class Session {
   Session(Session&&) = delete;
   Session& operator=(Session&&) = delete;
 
+  /// Processes bytes from the client and executes completed requests.
   void feed(std::span<const std::byte> bytes);
 
-  /// Tells the client that its wait is over. To be called when StoreMap::take_woken() names it.
+  /// Replies that the client's wait is over. Must be called when StoreMap::take_woken() returns
+  /// this client.
   void wake();
 
-  /// Tells the client of a change of what it watches. To be called for StoreMap::take_news().
+  /// Sends the client a change of a watched key. Must be called for the results of
+  /// StoreMap::take_news().
   void notify(const KeyChange& change);
 
-  /// The client is not to be served: what it asks for, but to be told why, ends the session. An
-  /// empty reason takes an earlier one back.
+  /// Rejects the client: the next request other than VALIDATE ends the session with `reason`, which
+  /// the client receives after EXPLAIN. An empty reason lifts the rejection.
   void turn_away(const std::string& reason) { turned_away_because_ = reason; }
 
-  /// For the client. Whoever has sent some drops them; what is left is what the client has not
-  /// taken, which is limited.
+  /// Bytes for the client. The caller drops the bytes that were sent; the rest, which is limited,
+  /// waits for the client to read.
   [[nodiscard]] Replies& replies() { return answers_.replies(); }
 
   [[nodiscard]] const Replies& replies() const { return answers_.replies(); }
 
-  /// Why the connection is to be closed, after the replies are sent; empty while it may go on.
+  /// Returns the reason for which the connection must be closed after the replies are sent, or "".
   [[nodiscard]] const std::string& problem() const { return answers_.problem(); }
 
-  /// True once the client has the right to make requests.
+  /// Returns true if the client may make requests.
   [[nodiscard]] bool is_admitted() const {
     return state_ == State::kServing && turned_away_because_.empty();
   }
@@ -111,15 +114,16 @@ class Session {
   bool is_waiting_ = false;
   std::deque<Request> deferred_;
   std::size_t n_deferred_bytes_ = 0;
-  // Set when the session ends; without a value nothing is.
+  // Set in the map when the session ends, unless the value is empty.
   std::string last_word_key_;
   std::string last_word_;
   Answers answers_;
 };
 
-/// What a server does after a session was fed: tells others of what has come, until nothing is left
-/// to tell, since a client that is woken may go on with requests that concern others in turn.
-/// `tell(id, body)` calls `body(session)` if that client is still there.
+/// Must be called after a session was fed: notifies the sessions of other clients of ended waits
+/// and changed keys. Repeats until there are no more, because the deferred requests of a woken
+/// client may concern further clients. `tell(id, body)` calls `body(session)` if that client still
+/// exists.
 template <class Tell>
 void serve_others(StoreMap& map, const Tell& tell) {
   for (;;) {

@@ -1,22 +1,9 @@
 #include "unisono/store/session.h"
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/bytes.h"
-#include "unisono/net/hello.h"
-#include "unisono/store/limits.h"
-#include "unisono/store/messages.h"
-#include "unisono/store/protocol.h"
-#include "unisono/store/replies.h"
-#include "unisono/store/store_map.h"
 #include "unisono/store/testing/take_replies.h"
 
 namespace unisono::store {
@@ -54,7 +41,7 @@ class SessionTest : public ::testing::Test {
     return session;
   }
 
-  // What a server does: the woken are told. Only `waiter` can be waiting.
+  // Wakes waiting sessions as a server does. Only `waiter` can be waiting.
   void settle(Session& waiter) {
     while (!map_.take_woken().empty()) {
       waiter.wake();
@@ -190,8 +177,7 @@ TEST_F(SessionTest, WithASecretPlainClientsAreNotServed) {
   EXPECT_EQ(map_.n_keys(), 0U);
 }
 
-// Says the hello to `session` as a client with `secret`, and a request in the same breath as the
-// proof.
+// Sends the hello to `session` as a client with `secret`, and a request together with the proof.
 void say_hello(Session& session, const std::string& secret, const std::string& purpose) {
   net::Hello hello(net::Hello::Side::kClient, secret, {.job = "", .purpose = purpose});
   session.feed(hello.take_output());
@@ -223,10 +209,10 @@ TEST_F(SessionTest, ABadSumOrBarrierEndsTheConnection) {
   map_.set("/k", "text");
   const auto first = admitted();
   EXPECT_THAT(answer(*first, begin(Opcode::kAdd, "k", 1)), IsEmpty());
-  EXPECT_EQ(first->problem(), "add: the value of \"k\" is no decimal number: \"text\"");
+  EXPECT_EQ(first->problem(), "add: the value of \"k\" is not a decimal number: \"text\"");
   const auto second = admitted();
   EXPECT_THAT(answer(*second, begin(Opcode::kBarrier, "k", 1)), IsEmpty());
-  EXPECT_EQ(second->problem(), "barrier: the value of \"k\" is no decimal number: \"text\"");
+  EXPECT_EQ(second->problem(), "barrier: the value of \"k\" is not a decimal number: \"text\"");
 }
 
 std::string explained(ReplyKind kind, const std::string& rest = "") {
@@ -239,7 +225,7 @@ TEST_F(SessionTest, WhoAsksForReasonsHasThemInThePlaceOfAnAnswer) {
   map_.set("/k", "text");
   EXPECT_EQ(answer(*session, begin(Opcode::kGet, "k")),
             explained(ReplyKind::kAnswer, reply_of("text")));
-  const std::string refusal = " the value of \"k\" is no decimal number: \"text\"";
+  const std::string refusal = " the value of \"k\" is not a decimal number: \"text\"";
   EXPECT_EQ(answer(*session, begin(Opcode::kAdd, "k", 1)),
             explained(ReplyKind::kRefusal, reply_of("add:" + refusal)));
   EXPECT_EQ(answer(*session, begin(Opcode::kBarrier, "k", 1)),

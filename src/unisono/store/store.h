@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,19 +11,48 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/store/watch.h"
+#include "unisono/base/error.h"
 
 namespace unisono::store {
 
-/// The key-value service that ranks meet through. Keys are text; values are any bytes. Thread-safe.
+/// A change of a watched key.
+struct KeyChange {
+  std::string key;
+  std::optional<std::string> before;  ///< std::nullopt if the key had no value.
+  std::optional<std::string> after;   ///< std::nullopt if the key was deleted.
+
+  friend bool operator==(const KeyChange&, const KeyChange&) = default;
+};
+
+/// Called on a thread of the store, for a single change at a time. Must not throw or destroy a
+/// watch.
+using WatchCallback = std::function<void(const KeyChange&)>;
+
+/// Keeps a key watched for the lifetime of the object. After the destructor has returned, the
+/// callback does not run any more.
+class Watch {
+ public:
+  Watch() = default;
+  virtual ~Watch() = default;
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  Watch(Watch&&) = delete;
+  Watch& operator=(Watch&&) = delete;
+};
+
+/// The key-value service through which ranks meet. Keys are text; values are arbitrary bytes.
 ///
-/// Besides keys there are queues, under names of their own: wait() and check() take a key as there
-/// when it has a value or a queue that is not empty.
+/// Queues are separate from keys and have separate names: wait() and check() treat a key as present
+/// if there is a value or a non-empty queue.
 ///
-/// Every call throws Error(kPeerLost) when the store is gone, and kClosed, with the first cause,
-/// from then on. Those that take a deadline throw Error(kTimeout) that names the keys which did not
-/// come; the store stays usable, as after Error(kInvalidArgument). What is beyond a server's limits
-/// in a call without an answer, as set(), ends the connection, and the next call says why.
+/// Implementations: TcpStore, FileStore, HashStore, PrefixStore. Thread-safe. Calls with a deadline
+/// block until then at most.
+///
+/// Every call throws Error(kPeerLost) if the store is gone, and from then on Error(kClosed) with
+/// the first cause. Calls with a deadline throw Error(kTimeout), which names the missing keys. The
+/// store stays usable after Error(kTimeout) and Error(kInvalidArgument). A call without a reply,
+/// such as set(), that exceeds a server's limits ends the connection; the next call throws the
+/// reason.
 class Store {
  public:
   using KeyValue = std::pair<std::string, std::string>;
@@ -33,73 +64,115 @@ class Store {
   Store(Store&&) = delete;
   Store& operator=(Store&&) = delete;
 
+  /// Sets the value of the key.
   virtual void set(const std::string& key, const std::string& value) = 0;
 
-  /// The key's value, as soon as there is one.
+  /// Waits until the key has a value, and returns it.
   [[nodiscard]] virtual std::string get(const std::string& key, Deadline deadline) = 0;
 
-  /// The key's value if there is one now.
+  /// Returns the key's value, or std::nullopt if there is no value now.
   [[nodiscard]] virtual std::optional<std::string> try_get(const std::string& key) = 0;
 
-  /// Adds to the decimal number at `key`, 0 if there is none, and returns the sum.
+  /// Adds `delta` to the decimal number at `key`, 0 if there is no value, and returns the sum.
   ///
-  /// Throws Error(kInvalidArgument) where there is no number, or the sum is beyond 64 bits;
+  /// Throws Error(kInvalidArgument) if the value is not a number or the sum exceeds 64 bits.
   /// PyTorch's server ends the connection instead.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
 
-  /// Puts `value` behind what is there.
+  /// Appends `value` to the key's value.
   virtual void append(const std::string& key, const std::string& value) = 0;
 
-  /// True if all keys are there.
+  /// Returns true if all keys are present.
   [[nodiscard]] virtual bool check(std::span<const std::string> keys) = 0;
 
-  /// Returns when all keys are there, or have been since the call.
+  /// Returns once each of the keys is present, or has been present since the call.
   virtual void wait(std::span<const std::string> keys, Deadline deadline) = 0;
 
-  /// Sets the key to `desired` if its value is `expected`, or it has none and `expected` is empty.
-  /// Returns the value then; `expected` if there is still none.
+  /// Sets the key to `desired` if the value is `expected`, or if there is no value and `expected`
+  /// is empty. Returns the value after the call, or `expected` if the key still has no value.
   virtual std::string compare_set(const std::string& key,
                                   const std::string& expected,
                                   const std::string& desired) = 0;
 
-  /// True if there was such a key.
+  /// Deletes the key. Returns true if the key existed.
   virtual bool delete_key(const std::string& key) = 0;
 
-  /// Number of keys of everybody who uses the store, without queues.
+  /// Returns the number of keys of all users of the store, without queues.
   [[nodiscard]] virtual std::int64_t num_keys() = 0;
 
-  /// The keys, in no order that means anything.
+  /// Returns the keys in unspecified order.
   [[nodiscard]] virtual std::vector<std::string> list_keys() = 0;
 
-  /// The keys' values, as soon as all are there.
+  /// Waits until all keys have values, and returns the values.
   [[nodiscard]] virtual std::vector<std::string> multi_get(std::span<const std::string> keys,
                                                            Deadline deadline) = 0;
 
-  /// set() for each, in order, in one request.
+  /// Calls set() for each pair, in order, in a single request.
   virtual void multi_set(std::span<const KeyValue> pairs) = 0;
 
+  /// Appends a value to the queue.
   virtual void queue_push(const std::string& key, const std::string& value) = 0;
 
-  /// The oldest value of the queue, as soon as there is one that no other took.
+  /// Waits until the queue has a value that no other client takes, and removes and returns the
+  /// oldest value.
   [[nodiscard]] virtual std::string queue_pop(const std::string& key, Deadline deadline) = 0;
 
+  /// Removes and returns the oldest value of the queue; std::nullopt if the queue is empty.
   [[nodiscard]] virtual std::optional<std::string> try_queue_pop(const std::string& key) = 0;
 
+  /// Returns the number of values in the queue.
   [[nodiscard]] virtual std::int64_t queue_len(const std::string& key) = 0;
 
-  /// Returns when `world_size` calls with this key were made. Each barrier needs a key of its own.
+  /// Returns after `world_size` calls with this key. Each barrier needs a different key.
   virtual void barrier(const std::string& key, std::int64_t world_size, Deadline deadline) = 0;
 
-  /// Calls `on_change` whenever the key's value changes, from now on until the watch is destroyed,
-  /// which the store outlives. Of values that replace each other quickly, some stores tell of the
-  /// last only. When the store is gone, nothing more comes.
+  /// Calls `on_change` for each change of the key's value until the watch is destroyed; the store
+  /// must outlive the watch. Some stores report only the last of several changes in quick
+  /// succession. No more changes are reported once the store is gone.
   [[nodiscard]] virtual std::unique_ptr<Watch> watch(const std::string& key,
                                                      WatchCallback on_change) = 0;
 
-  /// When this client ends or is lost, the server sets the key to `value`, of at most 4 KiB, if it
-  /// has none then; an empty one takes an earlier call back. A client has one such value. Nothing
-  /// comes of it where a store has no server of ours.
+  /// When this client disconnects for any reason, the server sets the key to `value`, at most 4
+  /// KiB, if the key has no value then. A client has a single such value: a later call replaces it,
+  /// and an empty value withdraws it. Has no effect on stores without a Unisono server.
   virtual void set_at_end(const std::string& /*key*/, const std::string& /*value*/) {}
+};
+
+/// Memory that each key and value of a request counts for in addition to its bytes: many empty
+/// strings cost memory too.
+inline constexpr std::size_t kStringOverhead = 32;
+
+/// Limit of the value that a server sets when the client ends. Not counted in
+/// Limits::max_store_bytes.
+inline constexpr std::size_t kMaxLastWordBytes = 4096;
+
+/// Limits of a store. Calls that exceed the limits throw Error(kInvalidArgument). A server refuses
+/// such a request; if the request has no reply that could carry the reason, the server closes that
+/// client's connection.
+struct Limits {
+  std::size_t max_key_bytes = std::size_t{8} << 10;
+  std::size_t max_value_bytes = std::size_t{8} << 20;  ///< Applies to the result of append() too.
+  std::size_t max_count = 131'072;                     ///< Keys in one request.
+  std::size_t max_request_bytes = std::size_t{64} << 20;
+  std::size_t max_unread_bytes = std::size_t{256} << 20;  ///< Replies that a client has not read.
+  std::size_t max_store_bytes = std::size_t{4} << 30;     ///< Keys, values and queues together.
+  std::size_t max_watches = 4'096;                        ///< Keys that one connection watches.
+  std::size_t max_connections = 65'536;
+};
+
+/// The Error(kTimeout) for a server that accepts connections but does not reply.
+class ServerUnresponsiveError final : public Error {
+ public:
+  /// `message` names the address and the time.
+  explicit ServerUnresponsiveError(const std::string& message)
+      : Error(ErrorCode::kTimeout, message) {}
+};
+
+/// The Error(kPeerLost) for a server that has sent the reason for ending the connection.
+class ServerClosedError final : public Error {
+ public:
+  /// `message` contains the reason from the server.
+  explicit ServerClosedError(const std::string& message) : Error(ErrorCode::kPeerLost, message) {}
 };
 
 }  // namespace unisono::store

@@ -9,44 +9,45 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
-#include "unisono/net/tls_stream.h"
+#include "unisono/net/tls.h"
+#include "unisono/store/tcp_store.h"
 
 namespace unisono::store {
 
 /// The client's end of a connection to a store: writes requests, reads the parts of replies.
 ///
 /// Each member throws Error: kPeerLost, kTimeout, kCorruptData, and what ends a wait for a reply
-/// where the program wants that (base/interruption.h). One thread may send while another
+/// where the program wants that (base/thread.h). One thread may send while another
 /// reads.
 class StoreChannel {
  public:
-  /// `peer` names the store in errors.
+  /// `peer` denotes the store in errors.
   StoreChannel(Fd fd, std::string peer);
 
-  /// From here on all that is sent and read is within TLS.
+  /// Starts TLS: all further data is sent and read within TLS.
   ///
-  /// Throws Error(kUnauthenticated), too.
+  /// May also throw Error(kUnauthenticated).
   void start_tls(const std::string& secret, Deadline deadline);
 
   void send(std::span<const std::byte> bytes, Deadline deadline);
 
-  /// Waits for the next byte; false when the deadline passed before.
+  /// Waits for the next byte. Returns false if the deadline passed before.
   [[nodiscard]] bool wait_for_reply(Deadline deadline);
 
-  /// Fills `bytes`.
+  /// Blocks until `bytes` is full.
   void read(std::span<std::byte> bytes, Deadline deadline);
 
-  /// From here on the server says why it refuses a request: kExplain was sent.
+  /// Must be called after kExplain was sent: from now on replies begin with a ReplyKind.
   void expect_reasons() { has_reasons_ = true; }
 
-  /// To be called before a reply is read.
+  /// Must be called before a reply is read.
   ///
-  /// Throws Refusal where there is none, or Error(kPeerLost) with the server's reason to end the
-  /// connection.
+  /// Throws Refusal if the server refused the request, or ServerClosedError with the server's
+  /// reason for ending the connection.
   void begin_reply(Deadline deadline);
 
-  /// After the connection has failed between requests: throws as begin_reply() does if the server
-  /// has given a reason before.
+  /// Called when the connection has failed between requests. Throws ServerClosedError if the server
+  /// has sent a reason before, otherwise returns.
   void check_for_reason();
 
   [[nodiscard]] std::uint8_t read_u8(Deadline deadline);
@@ -67,10 +68,23 @@ class StoreChannel {
   std::string peer_;
   bool has_reasons_ = false;
   std::unique_ptr<net::TlsStream> tls_;
-  // Bytes [n_used_, n_filled_) were received and not yet asked for.
+  // Bytes [n_used_, n_filled_) were received but not read yet.
   std::vector<std::byte> buffer_;
   std::size_t n_used_ = 0;
   std::size_t n_filled_ = 0;
 };
+
+/// A connection on which a store's server has admitted this client.
+struct Handshake {
+  StoreChannel channel;
+  bool is_plain;    ///< True if the server supports PyTorch's requests only.
+  std::string job;  ///< The server's name of its job.
+};
+
+/// Connects to the server, retrying while no process listens there, and introduces this client:
+/// with the mutual handshake if there is a secret, otherwise with VALIDATE like PyTorch's clients.
+///
+/// Throws the errors of TcpStore's constructor.
+[[nodiscard]] Handshake shake_hands(const TcpStoreOptions& options, Deadline deadline);
 
 }  // namespace unisono::store

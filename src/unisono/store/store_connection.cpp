@@ -1,22 +1,15 @@
 #include "unisono/store/store_connection.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
-#include <chrono>
-#include <cstdint>
-#include <exception>
-#include <string>
+#include <optional>
 #include <utility>
 
-#include "unisono/base/bytes.h"
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/store/handshake.h"
-#include "unisono/store/messages.h"
+#include "unisono/base/thread.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/refusals.h"
-#include "unisono/store/store_channel.h"
-#include "unisono/store/timed_mutex.h"
 
 namespace unisono::store {
 namespace {
@@ -26,13 +19,14 @@ std::uint8_t read_wait_reply(StoreChannel& channel, Deadline deadline) {
   return channel.read_u8(deadline);
 }
 
-// Who is interrupted is not to wait for a server that hangs.
+// Limit for cancelling a wait after an interruption: an interrupted caller must not wait for a
+// server that hangs.
 constexpr std::chrono::milliseconds kPatience{50};
 
 void expect_wait_reply(const StoreChannel& channel, std::uint8_t reply, WaitReply expected) {
   if (reply != static_cast<std::uint8_t>(expected)) {
     throw Error(ErrorCode::kCorruptData,
-                fmt::format("{}: an answer that no wait has; is it a store?", channel.peer()));
+                fmt::format("{}: an unexpected answer to a wait; is it a store?", channel.peer()));
   }
 }
 
@@ -55,7 +49,7 @@ void StoreConnection::use(Deadline deadline, const Body& body) {
   try {
     body(channel_);
   } catch (const Refusal&) {
-    throw;  // In the place of an answer: the next one follows.
+    throw;  // The refusal takes the place of the reply, so the connection stays usable.
   } catch (const Error& error) {
     closed_because_ = error.what();
     throw;
@@ -72,7 +66,8 @@ void StoreConnection::request(const ByteWriter& message, const Body& read_reply)
   });
 }
 
-// What had no answer may be what the server has hung up for.
+// An earlier request without a reply may be the reason for which the server has closed the
+// connection.
 void StoreConnection::send(StoreChannel& channel, const ByteWriter& message) {
   try {
     channel.send(message.bytes(), io_deadline());
@@ -84,8 +79,8 @@ void StoreConnection::send(StoreChannel& channel, const ByteWriter& message) {
   }
 }
 
-// Our server keeps what follows a wait until that ends, which saves a round trip. PyTorch's would
-// answer it at once.
+// Unisono's server defers requests behind a wait until the wait ends, which saves a round trip.
+// PyTorch's server would reply at once.
 bool StoreConnection::wait_and_read(const ByteWriter& wait,
                                     const ByteWriter& then,
                                     Deadline deadline,
@@ -155,14 +150,141 @@ bool StoreConnection::end_wait(StoreChannel& channel,
     if (first == static_cast<std::uint8_t>(WaitReply::kWaitCanceled)) {
       return false;
     }
-    // The end of the wait and our cancellation crossed.
+    // The end of the wait and the cancellation crossed on the wire.
     expect_wait_reply(channel, first, WaitReply::kStopWaiting);
     expect_wait_reply(channel, read_wait_reply(channel, io_deadline()), WaitReply::kWaitCanceled);
     return true;
   } catch (const Refusal& refusal) {
-    // An answer to the cancellation may still follow: the connection can't be used again.
+    // A reply to the cancellation may still follow, so the connection cannot be used again.
     throw Error(refusal.code(), refusal.what());
   }
+}
+
+namespace {
+
+std::optional<std::string> read_value(StoreChannel& channel, Deadline deadline) {
+  return channel.read_u8(deadline) == 0 ? std::nullopt
+                                        : std::optional(channel.read_string(deadline));
+}
+
+}  // namespace
+
+class WatchConnection::KeyWatch final : public Watch {
+ public:
+  KeyWatch(WatchConnection& connection, std::string key, std::unique_ptr<Watch> registration)
+      : connection_(connection), key_(std::move(key)), registration_(std::move(registration)) {}
+
+  ~KeyWatch() override {
+    registration_.reset();
+    connection_.unwatch(key_);
+  }
+
+  KeyWatch(const KeyWatch&) = delete;
+  KeyWatch& operator=(const KeyWatch&) = delete;
+  KeyWatch(KeyWatch&&) = delete;
+  KeyWatch& operator=(KeyWatch&&) = delete;
+
+ private:
+  WatchConnection& connection_;
+  std::string key_;
+  std::unique_ptr<Watch> registration_;
+};
+
+WatchConnection::WatchConnection(const TcpStoreOptions& options)
+    : io_timeout_(options.io_timeout),
+      channel_(shake_hands(options, Deadline::after(options.io_timeout)).channel) {
+  thread_ = start_thread("unisono-watch", "can't watch a store's keys", [this] { read(); });
+}
+
+WatchConnection::~WatchConnection() {
+  ::shutdown(channel_.fd(), SHUT_RDWR);
+  thread_.join();
+}
+
+std::unique_ptr<Watch> WatchConnection::watch(const std::string& key, WatchCallback on_change) {
+  std::unique_ptr<Watch> watch;
+  std::uint64_t number = 0;
+  {
+    const TimedLock lock(connection_mutex_, Deadline::after(io_timeout_), channel_.peer());
+    watch = std::make_unique<KeyWatch>(*this, key, dispatcher_.watch(key, std::move(on_change)));
+    channel_.send(begin(Opcode::kWatch, key).bytes(), Deadline::after(io_timeout_));
+    number = ++n_asked_;
+  }
+  wait_for_answer(number);
+  return watch;
+}
+
+void WatchConnection::wait_for_answer(std::uint64_t number) {
+  const Deadline deadline = Deadline::after(io_timeout_);
+  const MutexLock lock(mutex_);
+  while (n_answered_ < number) {
+    if (!closed_because_.empty()) {
+      throw Error(ErrorCode::kPeerLost, closed_because_);
+    }
+    if (!answered_.wait_until(mutex_, deadline.time()) && deadline.has_passed()) {
+      throw Error(ErrorCode::kTimeout, channel_.peer() + ": no answer to a request to watch a key");
+    }
+  }
+  const auto refused = refused_.extract(number);
+  if (!refused.empty()) {
+    throw Refusal(refused.mapped());
+  }
+}
+
+// Another thread may have begun to watch the same key.
+void WatchConnection::unwatch(const std::string& key) noexcept {
+  try {
+    const TimedLock lock(connection_mutex_, Deadline::after(io_timeout_), channel_.peer());
+    if (!dispatcher_.is_watched(key)) {
+      channel_.send(begin(Opcode::kUnwatch, key).bytes(), Deadline::after(io_timeout_));
+    }
+  } catch (const std::exception&) {
+    return;  // The store is gone, and the watches with it.
+  }
+}
+
+void WatchConnection::read() {
+  try {
+    for (;;) {
+      read_notice();
+    }
+  } catch (const std::exception& error) {
+    const MutexLock lock(mutex_);
+    closed_because_ = error.what();
+  }
+  answered_.notify_all();
+}
+
+void WatchConnection::read_notice() {
+  try {
+    channel_.begin_reply(Deadline::never());
+  } catch (const Refusal& refusal) {
+    {
+      const MutexLock lock(mutex_);
+      refused_.emplace(++n_answered_, refusal.what());
+    }
+    answered_.notify_all();
+    return;
+  }
+  const Deadline deadline = Deadline::after(io_timeout_);
+  const auto notice = static_cast<WatchNotice>(channel_.read_u8(Deadline::never()));
+  const std::string key = channel_.read_string(deadline);
+  if (notice == WatchNotice::kWatching) {
+    {
+      const MutexLock lock(mutex_);
+      ++n_answered_;
+    }
+    answered_.notify_all();
+    return;
+  }
+  if (notice != WatchNotice::kChanged || !key.starts_with(kKeyPrefix)) {
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("{}: a notification of an unknown watch", channel_.peer()));
+  }
+  KeyChange change{.key = key.substr(kKeyPrefix.size()), .before = {}, .after = {}};
+  change.before = read_value(channel_, deadline);
+  change.after = read_value(channel_, deadline);
+  dispatcher_.tell(change);
 }
 
 }  // namespace unisono::store

@@ -1,22 +1,13 @@
 #include "unisono/store/store_map.h"
 
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 namespace unisono::store {
 namespace {
 
-// What a map's node costs besides the bytes of its strings, about.
+// Approximate memory of a map's node in addition to the bytes of its strings.
 constexpr std::size_t kNodeBytes = 128;
 
 std::optional<std::int64_t> parse_number(const std::string& text) {
@@ -75,7 +66,7 @@ std::string StoreMap::compare_set(const std::string& key,
     return desired;
   }
   const std::string* current = find(key);
-  // PyTorch's protocol answers with `expected` for a key that is missing.
+  // PyTorch's protocol replies with `expected` for a missing key.
   return current == nullptr ? expected : *current;
 }
 
@@ -241,7 +232,8 @@ void StoreMap::forget(ClientId client) {
     const std::string key = *watched->second.begin();
     unwatch(client, key);
   }
-  // It may have been woken for what it can't take any more.
+  // The client may have been woken for a queue value that it did not take, so another waiting
+  // client is woken.
   for (const auto& [key, values] : queues_) {
     wake_one(key);
   }
@@ -314,7 +306,7 @@ void StoreMap::wake_all(const std::string& key) {
   }
 }
 
-// Who still waits for other keys takes nothing: the next one gets its chance.
+// A client that still waits for other keys does not take the value, so the next client is tried.
 void StoreMap::wake_one(const std::string& key) {
   bool is_woken = false;
   for (auto found = waiters_.find(key); found != waiters_.end() && !is_woken;
@@ -326,6 +318,107 @@ void StoreMap::wake_one(const std::string& key) {
     }
     is_woken = count_down(client);
   }
+}
+
+namespace {
+
+bool has_value(StepKind kind) {
+  return kind == StepKind::kSet || kind == StepKind::kAppend || kind == StepKind::kPush;
+}
+
+bool is_known(std::uint8_t kind) {
+  return kind >= static_cast<std::uint8_t>(StepKind::kSet) &&
+         kind <= static_cast<std::uint8_t>(StepKind::kCount);
+}
+
+std::optional<MapStep> decode_step(ByteReader& reader) {
+  const auto kind = reader.get<std::uint8_t>();
+  if (!kind || !is_known(*kind)) {
+    return std::nullopt;
+  }
+  MapStep step{.kind = static_cast<StepKind>(*kind), .key = {}};
+  std::optional<std::string> key = reader.get_string(reader.rest().size());
+  if (!key) {
+    return std::nullopt;
+  }
+  step.key = std::move(*key);
+  if (has_value(step.kind)) {
+    std::optional<std::string> value = reader.get_string(reader.rest().size());
+    if (!value) {
+      return std::nullopt;
+    }
+    step.value = std::move(*value);
+  }
+  if (step.kind == StepKind::kCount) {
+    const auto world_size = reader.get<std::int64_t>();
+    if (!world_size) {
+      return std::nullopt;
+    }
+    step.world_size = *world_size;
+  }
+  return step;
+}
+
+}  // namespace
+
+void apply(StoreMap& map, MapStep step, ClientId client) {
+  switch (step.kind) {
+    case StepKind::kSet:
+      map.set(step.key, std::move(step.value));
+      break;
+    case StepKind::kAppend:
+      map.append(step.key, step.value);
+      break;
+    case StepKind::kErase:
+      map.erase(step.key);
+      break;
+    case StepKind::kPush:
+      map.push(step.key, std::move(step.value));
+      break;
+    case StepKind::kPop:
+      (void)map.pop(step.key);
+      break;
+    case StepKind::kCount:
+      (void)map.barrier(client, step.key, step.world_size);
+      map.cancel(kNobody);
+      break;
+  }
+}
+
+std::size_t n_new_bytes(const Change& change) {
+  std::size_t n_bytes = 0;
+  for (const MapStep& step : change) {
+    if (has_value(step.kind) || step.kind == StepKind::kCount) {
+      n_bytes += step.key.size() + step.value.size();
+    }
+  }
+  return n_bytes;
+}
+
+void encode(ByteWriter& writer, const Change& change) {
+  for (const MapStep& step : change) {
+    writer.put(static_cast<std::uint8_t>(step.kind));
+    writer.put_string(step.key);
+    if (has_value(step.kind)) {
+      writer.put_string(step.value);
+    }
+    if (step.kind == StepKind::kCount) {
+      writer.put(step.world_size);
+    }
+  }
+}
+
+std::optional<Change> decode_change(std::span<const std::byte> bytes) {
+  Change change;
+  ByteReader reader(bytes);
+  while (!reader.rest().empty()) {
+    std::optional<MapStep> step = decode_step(reader);
+    if (!step) {
+      return std::nullopt;
+    }
+    change.push_back(std::move(*step));
+  }
+  return change;
 }
 
 }  // namespace unisono::store

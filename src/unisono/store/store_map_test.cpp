@@ -1,10 +1,6 @@
 #include "unisono/store/store_map.h"
 
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -163,7 +159,7 @@ TEST(StoreMap, ABarrierCountsAndWakesOnlyWhenComplete) {
   EXPECT_THAT(map.take_woken(), ElementsAre(kCarl, kAnna));
 }
 
-// "client: before -> after", "-" for none.
+// Returns "client: before -> after" for each change, with "-" for a missing value.
 std::vector<std::string> news_of(StoreMap& map) {
   std::vector<std::string> lines;
   for (const StoreMap::News& item : map.take_news()) {

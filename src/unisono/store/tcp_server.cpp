@@ -1,37 +1,33 @@
 #include "unisono/store/tcp_server.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/epoll.h>  // IWYU pragma: keep (EPOLLIN, EPOLLOUT)
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
+#include <future>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/base/limited_logger.h"
-#include "unisono/net/address.h"
-#include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/tls.h"
 #include "unisono/net/unauthenticated_connections.h"
 #include "unisono/store/protocol.h"
-#include "unisono/store/rejected_connections.h"
-#include "unisono/store/replies.h"
+#include "unisono/store/requests.h"
 #include "unisono/store/server_connection.h"
 #include "unisono/store/session.h"
 #include "unisono/store/store_map.h"
@@ -109,7 +105,7 @@ class TcpStoreServer::Impl {
   void accept() {
     if (unauthenticated_.is_full() && !make_room()) {
       pause_accepting(
-          fmt::format("{} clients have not introduced themselves", unauthenticated_.size()));
+          fmt::format("{} clients have not sent their first request", unauthenticated_.size()));
       return;
     }
     net::Accepted accepted = net::accept_connection(listener_.get());
@@ -124,16 +120,17 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // Where somebody has had the time that any client needs.
+  // Drops the longest-waiting unauthenticated connections that have used up the time that any
+  // client needs. Returns true once a place is free.
   bool make_room() {
     while (const std::optional<ClientId> oldest =
                unauthenticated_.overdue(Deadline::Clock::now())) {
-      hear(*oldest);  // The loop may not have come to what it said.
+      hear(*oldest);  // The loop may not have read its last bytes yet.
       const bool is_overdue = unauthenticated_.overdue(Deadline::Clock::now()) == oldest;
       const auto found = connections_.find(*oldest);
       if (found != connections_.end() && is_overdue) {
         drop_with_reason(
-            *found->second, *oldest, "it did not introduce itself, and others want to");
+            *found->second, *oldest, "it did not send its first request, and other clients wait");
       }
       if (!connections_.contains(*oldest)) {
         return true;
@@ -142,7 +139,8 @@ class TcpStoreServer::Impl {
     return false;
   }
 
-  // Out of descriptors, say: the listener would be ready all the time and the loop spin.
+  // Stops polling the listener for a while: without a free descriptor, for example, the listener
+  // would stay ready and the loop would spin.
   void pause_accepting(const std::string& reason) {
     constexpr auto kPause = std::chrono::milliseconds(100);
     warn(fmt::format(
@@ -171,7 +169,7 @@ class TcpStoreServer::Impl {
     }
     connection->admission_timer =
         loop_.add_timer(Deadline::after(options_.admission_timeout), [this, id] {
-          drop_with_reason(*connections_.at(id), id, "it did not introduce itself in time");
+          drop_with_reason(*connections_.at(id), id, "it did not send its first request in time");
           tell_others();
         });
     connections_.emplace(id, std::move(connection));
@@ -197,7 +195,7 @@ class TcpStoreServer::Impl {
     try {
       read(connection, id);
     } catch (const std::exception& error) {
-      // Out of memory, say: that ends this connection, not the store.
+      // For example out of memory: ends this connection, not the store.
       drop_with_reason(connection, id, error.what());
     }
   }
@@ -206,7 +204,7 @@ class TcpStoreServer::Impl {
     serve_others(map_, [this](ClientId other, const auto& body) { tell(other, body); });
   }
 
-  // One read per event keeps a busy client from holding up the others.
+  // One read per event, so that a busy client does not delay other clients.
   void read(Connection& connection, ClientId id) {
     const net::IoResult result = net::read_some(connection.fd(), buffer_);
     if (result.status == net::IoStatus::kWouldBlock) {
@@ -224,8 +222,8 @@ class TcpStoreServer::Impl {
     settle(connection, id);
   }
 
-  // Who is turned away stays a stranger until it can be told. Strangers, who have a limit of their
-  // own, take no client's place.
+  // A rejected client stays unauthenticated until the reason was sent. Unauthenticated connections
+  // have a separate limit and do not take the places of clients.
   void turn_away_if_full(Session& session) {
     const std::size_t most = options_.limits.max_connections;
     const bool is_full = connections_.size() - unauthenticated_.size() >= most;
@@ -233,10 +231,11 @@ class TcpStoreServer::Impl {
         is_full ? fmt::format("all {} connections that this store takes are in use", most) : "");
   }
 
-  // Clients come and go, and so does who looks whether somebody listens here.
+  // The end of an admitted client or of a connection without data, such as a port probe, is not
+  // logged.
   void end(const Connection& connection, ClientId id) {
     if (connection.has_begun() && !connection.session().is_admitted()) {
-      const std::string reason = "it ended the connection before it was let in";
+      const std::string reason = "it ended the connection before it was admitted";
       log_dropped(connection, reason);
       note_turned_away(
           connection.client_kind() == ClientKind::kOther ? ClientKind::kOther : ClientKind::kLeft,
@@ -257,7 +256,7 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // Sends what the session has to say, and drops it when it is to end.
+  // Sends pending replies, and drops a connection that must end.
   void settle(Connection& connection, ClientId id) {
     if (connection.session().is_admitted() && unauthenticated_.remove(id)) {
       loop_.cancel_timer(connection.admission_timer);
@@ -270,7 +269,7 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // False when the connection is lost.
+  // Returns false if the connection is lost.
   bool flush(Connection& connection) {
     if (!connection.flush()) {
       return false;
@@ -289,7 +288,7 @@ class TcpStoreServer::Impl {
     }
   }
 
-  // Strangers may stop as suddenly as they came: what was counted is said without another.
+  // Warnings may stop at any time, so a timer logs the number of suppressed warnings.
   void warn(const std::string& text) {
     log_.warning(text);
     if (const auto due = log_.due(); due && log_timer_ == 0) {
@@ -309,7 +308,7 @@ class TcpStoreServer::Impl {
     if (!connection.session().is_admitted()) {
       note_turned_away(connection.client_kind(), connection.peer(), reason);
     }
-    // Lets the last words out before a close that may reset the connection.
+    // Sends the final reply before the close, which may reset the connection.
     ::shutdown(connection.fd(), SHUT_WR);
     drop(id);
   }
@@ -333,9 +332,9 @@ class TcpStoreServer::Impl {
   StoreMap map_;
   ClientId next_id_ = 1;
   std::unordered_map<ClientId, std::unique_ptr<Connection>> connections_;
-  net::UnauthenticatedConnections unauthenticated_;  // Not let in yet.
+  net::UnauthenticatedConnections unauthenticated_;  // Connections that are not admitted yet.
   RejectedConnections rejected_;
-  LimitedLogger log_{options_.logger, kMostWarnings, options_.log_period};
+  net::LimitedLogger log_{options_.logger, kMostWarnings, options_.log_period};
   net::EventLoop::TimerId log_timer_ = 0;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
   std::vector<std::byte> unsealed_ = std::vector<std::byte>(kReadBytes);
@@ -352,6 +351,42 @@ const net::Address& TcpStoreServer::address() const {
 
 std::size_t TcpStoreServer::n_connections() const {
   return impl_->n_connections();
+}
+
+struct TcpStoreHost::Impl {
+  explicit Impl(const TcpServerOptions& options) : server(loop, options) {}
+
+  net::EventLoop loop;
+  TcpStoreServer server;
+  std::thread thread{[this] {
+    ::pthread_setname_np(::pthread_self(), "unisono-store");
+    loop.run();
+  }};
+};
+
+TcpStoreHost::TcpStoreHost(const TcpServerOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+
+TcpStoreHost::~TcpStoreHost() {
+  impl_->loop.stop();
+  impl_->thread.join();
+}
+
+const net::Address& TcpStoreHost::address() const {
+  return impl_->server.address();
+}
+
+void TcpStoreHost::wait_until_left(Deadline deadline) {
+  constexpr std::chrono::nanoseconds kPause = std::chrono::milliseconds(5);
+  while (!deadline.has_passed()) {
+    const auto n_connections = std::make_shared<std::promise<std::size_t>>();
+    impl_->loop.post(
+        [this, n_connections] { n_connections->set_value(impl_->server.n_connections()); });
+    if (n_connections->get_future().get() == 0) {
+      return;
+    }
+    std::this_thread::sleep_for(std::min(kPause, deadline.remaining()));
+  }
 }
 
 }  // namespace unisono::store

@@ -5,21 +5,22 @@
 
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
-#include "unisono/store/tcp_server_options.h"
+#include "unisono/store/tcp_host.h"
 
 namespace unisono::store {
 
-/// A store that others reach by TCP, in PyTorch's protocol; ours say the hello first.
+/// A store server for TCP clients that speak PyTorch's protocol; Unisono's clients first
+/// authenticate with the mutual handshake. With a secret only clients that prove the secret are
+/// served, except options.plain_clients.
 ///
-/// It works on the event loop of its owner, which must live as long, and is destroyed on that
-/// loop's thread or when the loop does not run. With a secret only clients that say the hello are
-/// served, but for options.plain_clients.
+/// Runs on the owner's event loop, which must outlive the server. Destroyed on the thread of that
+/// loop, or while the loop does not run. Errors of clients end those connections and are logged.
 class TcpStoreServer {
  public:
-  /// Listens from here on; serves when the loop runs.
+  /// Listens from now on; serves while the loop runs.
   ///
-  /// Throws Error: kSystem (the port is in use, ...), kInvalidArgument when it would serve other
-  /// machines, or speak TLS, without a secret.
+  /// Throws Error(kSystem), e.g. if the port is in use, and Error(kInvalidArgument) if the server
+  /// would serve other machines, or use TLS, without a secret.
   TcpStoreServer(net::EventLoop& loop, const TcpServerOptions& options);
 
   ~TcpStoreServer();
@@ -29,9 +30,10 @@ class TcpStoreServer {
   TcpStoreServer(TcpStoreServer&&) = delete;
   TcpStoreServer& operator=(TcpStoreServer&&) = delete;
 
-  /// Where it listens, with the port that it got.
+  /// The address that the server listens on, with the actual port.
   [[nodiscard]] const net::Address& address() const;
 
+  /// Returns the number of open connections, including unauthenticated connections.
   [[nodiscard]] std::size_t n_connections() const;
 
  private:

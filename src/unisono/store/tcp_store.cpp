@@ -3,31 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/bytes.h"
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/net/address.h"
 #include "unisono/net/socket.h"
-#include "unisono/store/messages.h"
-#include "unisono/store/polling_watch.h"
 #include "unisono/store/protocol.h"
-#include "unisono/store/sizes.h"
+#include "unisono/store/refusals.h"
 #include "unisono/store/store_channel.h"
 #include "unisono/store/store_connection.h"
 #include "unisono/store/timed_mutex.h"
-#include "unisono/store/timeouts.h"
-#include "unisono/store/watch.h"
-#include "unisono/store/watch_connection.h"
+#include "unisono/store/watch_dispatcher.h"
 
 namespace unisono::store {
 namespace {
@@ -65,7 +51,7 @@ std::string TcpStore::get(const std::string& key, Deadline deadline) {
   return value;
 }
 
-// PyTorch's older server hangs up when it is asked for a key that is missing.
+// An older PyTorch server closes the connection when a missing key is requested.
 std::optional<std::string> TcpStore::try_get(const std::string& key) {
   check_sizes(options_.limits, key, 0);
   if (connection_->is_plain() && !check(as_span(key))) {
@@ -212,7 +198,7 @@ std::string TcpStore::queue_pop(const std::string& key, Deadline deadline) {
       value = channel.read_string(connection_->io_deadline());
     }
   };
-  // Another client may take the value between our wait and our pop.
+  // Another client may take the value between this client's wait and pop.
   while (!value) {
     const bool was_there = connection_->wait_and_read(wait, pop, deadline, read_value);
     if (!value && (!was_there || deadline.has_passed())) {

@@ -10,12 +10,8 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
 #include "unisono/net/address.h"
-#include "unisono/store/limits.h"
-#include "unisono/store/server_errors.h"
 #include "unisono/store/store.h"
-#include "unisono/store/watch.h"
 
 namespace unisono::store {
 
@@ -23,32 +19,38 @@ class StoreConnection;
 class TimedMutex;
 class WatchConnection;
 
+/// Options of a TcpStore. `port` is the server's port, and `limits` bounds the sizes of keys and
+/// values.
 struct TcpStoreOptions {
   std::string host;  ///< Name or numeric address.
   std::uint16_t port = 0;
-  /// Proves itself and wants proof. Empty: speaks to PyTorch's own server as well as to ours.
+  /// Secret for mutual authentication. If empty, the server may be PyTorch's or Unisono's.
   std::string secret;
-  bool tls = false;        ///< Speaks TLS 1.3, whose key is made from the secret.
-  std::int32_t rank = -1;  ///< Told to the server.
-  /// Whether a server that is not there may still come; else it is gone.
+  bool tls = false;        ///< Uses TLS 1.3 with a key derived from the secret.
+  std::int32_t rank = -1;  ///< Rank of this client, sent to the server.
+  /// Defines whether a refused connection is retried because the server may still start, or is an
+  /// error.
   net::IfRefused if_refused = net::IfRefused::kTryAgain;
-  /// For what is no wait of the caller's: sending a request, and a reply that is due at once.
+  /// Limit of waits that no deadline of the caller covers: sending a request, and a reply that is
+  /// due at once.
   std::chrono::milliseconds io_timeout = std::chrono::seconds(30);
   Limits limits = {};
 };
 
-/// A store behind a TcpStoreServer or PyTorch's TCPStore server.
+/// The client of a TcpStoreServer or of PyTorch's TCPStore server.
 ///
-/// Thread-safe: one request at a time, so a call waits, within its own deadline, for the one
-/// before.
+/// Thread-safe: one request at a time, so a call also waits, within the deadline, for the preceding
+/// request. Threads with long waits should have separate clients. Errors: see Store and the
+/// constructor.
 class TcpStore final : public Store {
  public:
-  /// Connects, trying again while nobody listens there yet.
+  /// Connects to the server, retrying while no process listens there.
   ///
-  /// Throws Error: kTimeout with the address and the last reason, as ServerUnresponsiveError where
-  /// somebody accepts connections there; kUnauthenticated, kIncompatible; kPeerLost when what
-  /// listens there hangs up, being no store of this job, and at once when nobody listens and nobody
-  /// is to come.
+  /// Throws Error(kTimeout) with the address and the last reason; ServerUnresponsiveError if a
+  /// process accepts connections there but does not reply; Error(kUnauthenticated),
+  /// Error(kIncompatible); Error(kPeerLost) if the server closes the connection because it is not a
+  /// store of this job, and at once if no process listens and options.if_refused does not allow
+  /// retries.
   TcpStore(const TcpStoreOptions& options, Deadline deadline);
 
   ~TcpStore() override;
@@ -83,13 +85,13 @@ class TcpStore final : public Store {
                                              WatchCallback on_change) override;
   void set_at_end(const std::string& key, const std::string& value) override;
 
-  /// The name that the server has for its job; empty where it has none, as PyTorch's.
+  /// The server's name of its job. Empty if there is no name, as on PyTorch's servers.
   [[nodiscard]] const std::string& job() const;
 
-  /// The connection, to be watched for its end, not to be read from.
+  /// The connection's socket, to be polled for its end; must not be read.
   [[nodiscard]] int fd() const;
 
-  /// The address of this side of the connection: one that the store's host can reach.
+  /// The address of this side of the connection, which the store's host can reach.
   [[nodiscard]] net::Address local_address() const;
 
  private:
@@ -100,7 +102,7 @@ class TcpStore final : public Store {
   TcpStoreOptions options_;
   std::unique_ptr<StoreConnection> connection_;
   std::unique_ptr<TimedMutex> watch_mutex_;
-  // From the first watch on; belongs to who holds the mutex.
+  // Created by the first watch. Guarded by watch_mutex_.
   std::unique_ptr<WatchConnection> watches_;
 };
 

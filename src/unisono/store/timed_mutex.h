@@ -4,17 +4,17 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/interruption.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/thread.h"
 
 namespace unisono::store {
 
 /// Lets one caller at a time use a connection, as a lock does, but who waits gives up at its
-/// deadline or when the program wants it to (base/interruption.h), and no mutex is held while the
+/// deadline or when the program wants it to (base/thread.h), and no mutex is held while the
 /// connection is used.
 class TimedMutex {
  public:
-  /// False when the deadline passed first.
+  /// Returns false if the deadline passed first.
   [[nodiscard]] bool try_lock_until(Deadline deadline) {
     while (!lock_undisturbed(earlier(deadline, next_interruption_check()))) {
       if (deadline.has_passed()) {
@@ -52,10 +52,11 @@ class TimedMutex {
   bool is_locked_ UNISONO_GUARDED_BY(mutex_) = false;
 };
 
-/// Locks a TimedMutex for the length of a block.
+/// Locks a TimedMutex for the duration of a block.
 class TimedLock {
  public:
-  /// Throws Error(kTimeout), with the peer, when others had it locked until the deadline.
+  /// Throws Error(kTimeout), with `peer` in the message, if the mutex was not free before the
+  /// deadline.
   TimedLock(TimedMutex& mutex, Deadline deadline, const std::string& peer) : mutex_(mutex) {
     if (!mutex_.try_lock_until(deadline)) {
       throw Error(ErrorCode::kTimeout, peer + ": another thread's request took all of the time");

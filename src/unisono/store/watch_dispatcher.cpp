@@ -1,14 +1,13 @@
 #include "unisono/store/watch_dispatcher.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
-#include <memory>
-#include <string>
+#include <exception>
 #include <utility>
 
-#include "unisono/base/mutex.h"
-#include "unisono/base/thread.h"
-#include "unisono/store/watch.h"
+#include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 
 namespace unisono::store {
 namespace {
@@ -81,7 +80,8 @@ void WatchDispatcher::tell(const KeyChange& change) {
   has_work_.notify_one();
 }
 
-// Under the lock, which this thread's first act is to take: once, and nobody else waits yet.
+// Called with the lock held, which the new thread acquires first. This happens once, while no other
+// thread waits for the lock.
 void WatchDispatcher::start_thread_once() {
   if (!thread_.joinable()) {
     thread_ = start_thread("unisono-watch", "can't watch a store's key", [this] { run(); });
@@ -105,7 +105,7 @@ void WatchDispatcher::call_next() {
   if (found == watchers_.end()) {
     return;
   }
-  // The callback stays alive while it runs, also if its watch ends.
+  // Keeps the callback alive while it runs, even if its watch ends.
   const std::shared_ptr<Watcher> watcher = found->second;
   const KeyChange change = std::move(watcher->pending.front());
   watcher->pending.pop_front();
@@ -122,6 +122,41 @@ void WatchDispatcher::end(WatchId id) {
   watchers_.erase(id);
   while (running_id_ == id) {
     call_ended_.wait(mutex_);
+  }
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{20};
+
+}  // namespace
+
+PollingWatch::PollingWatch(Store& store, const std::string& key, WatchCallback on_change)
+    : store_(store), key_(key), on_change_(std::move(on_change)), value_(store.try_get(key)) {
+  thread_ = start_thread("unisono-watch", "can't watch a store's key", [this] { poll(); });
+}
+
+PollingWatch::~PollingWatch() {
+  pause_.end();
+  thread_.join();
+}
+
+void PollingWatch::poll() {
+  while (pause_.wait_until(Deadline::after(kInterval))) {
+    try {
+      std::optional<std::string> value = store_.try_get(key_);
+      if (value != value_) {
+        std::optional<std::string> before = std::exchange(value_, std::move(value));
+        on_change_({.key = key_, .before = std::move(before), .after = value_});
+      }
+    } catch (const Error& error) {
+      // Other threads may use the store for longer than io_timeout.
+      if (error.code() != ErrorCode::kTimeout) {
+        return;
+      }
+    } catch (const std::exception&) {
+      return;
+    }
   }
 }
 

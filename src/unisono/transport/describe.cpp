@@ -7,23 +7,28 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/transport/descriptor.h"
+#include "unisono/base/reduction.h"
+#include "unisono/transport/rank_table.h"
 
 namespace unisono::transport {
+
+std::string describe(const Member& member) {
+  return fmt::format("rank {} (pid {} on {})", member.job_rank, member.pid, member.host);
+}
+
+std::vector<std::string> RankTable::nodes() const {
+  std::vector<std::string> names;
+  for (const Member& each : members) {
+    names.push_back(each.node);
+  }
+  return names;
+}
+
 namespace {
 
-// Of a long list the first ones are shown.
+// Number of entries of a long list that a text includes.
 constexpr std::size_t kMostCounts = 16;
 
 std::string describe_counts(std::span<const std::int64_t> counts) {
@@ -36,8 +41,9 @@ std::string describe_counts(std::span<const std::int64_t> counts) {
   return fmt::format("{}{}", fmt::join(shown, ", "), more);
 }
 
-// " in 3 blocks of 4 each", " in 3 blocks of 3, 4, 5"; as far as the descriptor knows:
-// " in blocks of 3, ...", nothing for equal ones.
+// Returns " in 3 blocks of 4 each" or " in 3 blocks of 3, 4, 5" if the counts are given. Otherwise
+// only the descriptor's hint is available: returns " in blocks of 3, ..." or " in blocks of
+// different sizes", and "" for equal blocks.
 std::string describe_blocks(const Descriptor& descriptor, std::span<const std::int64_t> counts) {
   if (!has_blocks(descriptor.kind)) {
     return "";
@@ -69,8 +75,8 @@ std::string describe_shape(const Descriptor& descriptor, std::span<const std::in
   return fmt::format("{}[{}]{}", dtype, descriptor.count, describe_blocks(descriptor, counts));
 }
 
-// "sum", "premul_sum 0.5", "user 1a2b3c4d"; "premul_sum 1a2b3c4d" where the detail has no room for
-// the factor.
+// Returns "sum", "premul_sum 0.5" or "user 1a2b3c4d". Where the detail has no room for the factor,
+// the result holds a fingerprint instead: "premul_sum 1a2b3c4d".
 std::string describe_reduction(const Descriptor& descriptor) {
   const char* const name = unisono::to_string(descriptor.reduce);
   if (!has_parameter(descriptor.reduce)) {
@@ -90,13 +96,15 @@ bool differ_in_blocks(const KnownCall& one, const KnownCall& other) {
     return true;
   }
   const bool are_known = !one.counts.empty() && !other.counts.empty();
-  // Else only sizes can have made the fingerprints differ.
+  // Without the counts, the sizes are the cause only if the reduction has no parameter that the
+  // fingerprint covers.
   const bool has_other_cause =
       has_parameter(one.descriptor.reduce) || has_parameter(other.descriptor.reduce);
   return are_known ? one.counts != other.counts : !has_other_cause;
 }
 
-// What of two calls is not the same.
+// Returns a phrase that names the fields in which two calls differ, e.g. "all_reduce with different
+// types and sizes".
 std::string describe_difference(const Descriptor& one, const Descriptor& other, bool in_blocks) {
   std::vector<const char*> parts;
   const auto add = [&](bool differs, const char* part) {
@@ -121,33 +129,15 @@ std::string describe_difference(const Descriptor& one, const Descriptor& other, 
                      parts.back());
 }
 
-// By kind.
-constexpr auto kOperationNames = std::to_array<const char*>({"no operation",
-                                                             "barrier",
-                                                             "broadcast",
-                                                             "all_reduce",
-                                                             "reduce",
-                                                             "reduce_scatter",
-                                                             "all_gather",
-                                                             "gather",
-                                                             "scatter",
-                                                             "all_to_all",
-                                                             "monitored_barrier",
-                                                             "all_reduce_coalesced",
-                                                             "all_gather_coalesced",
-                                                             "reduce_scatter_coalesced"});
-static_assert(kOperationNames.size() == static_cast<std::size_t>(kLastOperationKind) + 1);
-
 }  // namespace
 
 const char* to_string(OperationKind kind) noexcept {
-  const auto index = static_cast<std::size_t>(kind);
-  return index < kOperationNames.size() ? kOperationNames[index] : "unknown operation";
+  return kind <= kLastOperationKind ? traits_of(kind).name : "unknown operation";
 }
 
 std::string describe_rank(int rank, JobRanks job_ranks) {
   const auto index = static_cast<std::size_t>(rank);
-  // What a peer says may be no rank at all.
+  // A rank number from a peer may be out of range.
   return rank < 0 || index >= job_ranks.size()
              ? fmt::format("{}", rank)
              : fmt::format("{} (rank {} of the job)", rank, job_ranks[index]);

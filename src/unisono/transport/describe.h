@@ -11,42 +11,43 @@
 
 namespace unisono::transport {
 
-/// By rank in a group, what each is called in the job; empty where those are the same.
+/// Job ranks by rank in the group. Empty if both numberings are equal.
 using JobRanks = std::span<const int>;
 
-/// A group's rank as its caller numbers it: "1", or "1 (rank 3 of the job)".
+/// Returns a group's rank in the caller's numbering: "1", or "1 (rank 3 of the job)".
 [[nodiscard]] std::string describe_rank(int rank, JobRanks job_ranks);
 
-/// An operation in one phrase, e.g. "all_reduce #42 (f32[1048576], sum)". With the `counts` of its
-/// blocks, where they are known: "all_gather #2 (f32[12] in blocks of 3, 4, 5)".
+/// Describes an operation in a phrase, e.g. "all_reduce #42 (f32[1048576], sum)". If `counts`, the
+/// sizes of the blocks, are given: "all_gather #2 (f32[12] in blocks of 3, 4, 5)".
 [[nodiscard]] std::string describe(const Descriptor& descriptor,
                                    std::uint64_t sequence,
                                    std::span<const std::int64_t> counts = {},
                                    JobRanks job_ranks = {});
 
-/// What a rank does, in a phrase that follows its name: "has finished barrier #3 and called no
-/// collective operation of this group since", "is in barrier #3". Messages that it waits for, and
-/// what it does in other groups, stand before that; a call that it refused since, after it.
+/// Describes a rank's activity in a phrase that follows the rank's name: "has finished barrier #3
+/// and called no collective operation of this group since", "is in barrier #3". Awaited messages
+/// and the activity in other groups come before that phrase, a refused call after.
 [[nodiscard]] std::string describe(const RankProgress& rank_progress, JobRanks job_ranks = {});
 
-/// What a rank called, as far as another knows.
+/// A rank's call, as known to another rank.
 struct KnownCall {
   std::string who;  ///< "rank 1 (pid 5 on a)", "this rank".
   std::uint64_t sequence = 0;
   Descriptor descriptor = {};
-  /// Elements of each block, or of each buffer of a coalesced operation; empty where they are not
-  /// known.
+  /// Elements of each block, or of each buffer of a coalesced operation. Empty if unknown.
   std::vector<std::int64_t> counts = {};
 };
 
-/// Error(kMismatch) that says what both called, with the sizes of blocks where those differ, or may
-/// as far as is known.
+/// Returns an Error(kMismatch) that names both calls. The message contains the block sizes if the
+/// sizes differ, or may differ as far as the available data shows.
 [[nodiscard]] Error mismatch(const KnownCall& one, const KnownCall& other, JobRanks job_ranks = {});
 
-/// Whether the sizes of blocks may differ: what the descriptors have of them does, which may also
-/// come from the parameters of reductions.
+/// Returns true if the block sizes of two calls may differ. The descriptors hold only a fingerprint
+/// of the sizes, which also covers the reduction's parameter, so that parameter may be the cause
+/// instead.
 [[nodiscard]] bool may_differ_in_blocks(const Descriptor& one, const Descriptor& other);
 
+/// Returns the number of elements of each block.
 [[nodiscard]] std::vector<std::int64_t> counts_of(std::span<const Buffer> blocks);
 
 }  // namespace unisono::transport

@@ -1,15 +1,10 @@
 #include "unisono/transport/describe.h"
 
-#include <cstdint>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/transport/descriptor.h"
+#include "unisono/base/reduction.h"
 
 namespace unisono::transport {
 namespace {
@@ -98,7 +93,7 @@ TEST(Describe, AMismatchOfFactorsDoesNotBlameTheBlocks) {
       "(f32[12], premul_sum "
       "0000000a), rank 1 called reduce_scatter #2 (f32[12], premul_sum 0000000b)";
   EXPECT_EQ(mismatch(one, other).what(), text);
-  // As of a rank of another node.
+  // Like the descriptor of a rank on another node.
   other.counts.clear();
   EXPECT_EQ(mismatch(one, other).what(), text);
 }

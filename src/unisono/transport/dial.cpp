@@ -1,45 +1,68 @@
 #include "unisono/transport/dial.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <cstddef>
 #include <span>
-#include <string>
 #include <system_error>
-#include <utility>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
-#include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
-#include "unisono/transport/liveness.h"
-#include "unisono/transport/rank_address.h"
 
 namespace unisono::transport {
+
+void check_answer(const RankAddress& rank, const net::HelloInfo& theirs, const std::string& job) {
+  if (theirs.rank != rank.job_rank || theirs.job != job) {
+    throw Error(ErrorCode::kMismatch,
+                fmt::format("{} answered as rank {} of job {}, not as {} of job {}",
+                            rank.address.to_string(),
+                            theirs.rank,
+                            theirs.job,
+                            rank.name,
+                            job));
+  }
+}
+
+Error nobody_listens(const RankAddress& rank) {
+  return {ErrorCode::kPeerLost,
+          fmt::format("{} has left the group, or is gone: no process listens at {} any more",
+                      rank.name,
+                      rank.address.to_string())};
+}
+
+RankAddress address_of(const Member& member) {
+  return {.job_rank = member.job_rank, .address = member.address, .name = describe(member)};
+}
+
+std::vector<RankAddress> addresses_of(const RankTable& ranks) {
+  std::vector<RankAddress> addresses;
+  for (const Member& member : ranks.members) {
+    addresses.push_back(address_of(member));
+  }
+  return addresses;
+}
+
 namespace {
 
 constexpr std::byte kWelcome{0x57};
 
-// Before the first try of a late dial.
+// Delay before the first attempt of a late dial.
 constexpr std::chrono::milliseconds kLateStart{250};
 
-// Before another try; each time twice as long.
+// Delay before the second attempt. Doubles with each further attempt, up to kMaxPause.
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kMaxPause{5000};
 
-// Listeners exist before the roster does, so a rank that can't be reached for this long is gone.
+// Every rank listens before the roster is published, so a rank that is unreachable for this long is
+// gone.
 constexpr std::chrono::seconds kReachPatience{3};
 
 }  // namespace
 
-// It fits into the buffer of a connection on which nothing but the hello was said.
-bool welcome(int fd) noexcept {
+// The byte always fits into the send buffer: only the handshake has been sent on this connection.
+bool send_accept(int fd) noexcept {
   return net::write_some(fd, std::span(&kWelcome, 1)).n_bytes == 1;
 }
 
@@ -111,7 +134,8 @@ Dial::Outcome Dial::finish_connect() {
   if (error_number == ECONNREFUSED) {
     return Outcome::kRefused;
   }
-  // A listener that ends resets the connections that it has not accepted: the next try tells.
+  // A listener that closes resets the connections that it has not accepted. The next attempt shows
+  // whether the rank is gone.
   if (start_ == Start::kNow && reach_patience_.has_passed()) {
     throw Error(ErrorCode::kPeerLost,
                 fmt::format("{} can't be reached at {}: {}",
@@ -122,7 +146,7 @@ Dial::Outcome Dial::finish_connect() {
   return Outcome::kNone;
 }
 
-// True when the hello is done.
+// Returns true once the handshake is complete.
 bool Dial::exchange_hello() {
   std::array<std::byte, 1024> buffer{};
   while (true) {
@@ -162,7 +186,7 @@ Dial::Outcome Dial::read_welcome() {
   if (result.status == net::IoStatus::kDone) {
     if (answer != kWelcome) {
       throw Error(ErrorCode::kCorruptData,
-                  fmt::format("{} sent bytes that are no welcome", member_.name));
+                  fmt::format("{} sent an unexpected handshake reply", member_.name));
     }
     return Outcome::kWelcomed;
   }

@@ -9,56 +9,92 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/net/address.h"
 #include "unisono/net/hello.h"
-#include "unisono/transport/liveness.h"
-#include "unisono/transport/rank_address.h"
+#include "unisono/transport/rank_table.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::transport {
 
-/// Says to who has dialed, after the hello, that the connection is kept. False when the other side
-/// is gone.
-[[nodiscard]] bool welcome(int fd) noexcept;
+// Purposes of connections between ranks, as sent in the handshake.
 
-/// A connection to a rank of another node that this rank opens: tried again until the other side
-/// welcomes it. Never blocks.
+/// Operations of a group. The higher rank of each pair opens the connection; the lower rank dials
+/// late.
+inline constexpr const char* kDataPurpose = "data";
+
+/// Messages of a group. The rank that first needs the connection opens it.
+inline constexpr const char* kMessagePurpose = "messages";
+
+/// Address of a rank of a group.
+struct RankAddress {
+  int job_rank;          ///< Identifies the rank in the handshake.
+  net::Address address;  ///< Address of the rank's data listener.
+  std::string name;      ///< For messages: "rank 2 (pid 4123 on node-a)".
+};
+
+/// Returns the member's address, with a name for error messages.
+[[nodiscard]] RankAddress address_of(const Member& member);
+
+/// Returns the addresses of all ranks, by rank in the group.
+[[nodiscard]] std::vector<RankAddress> addresses_of(const RankTable& ranks);
+
+/// Throws Error(kMismatch) unless the peer of a handshake is `rank` and belongs to this job.
+void check_answer(const RankAddress& rank, const net::HelloInfo& theirs, const std::string& job);
+
+/// Returns the error for a rank without a listener at the given address. Only ranks that had a
+/// connection with that rank can distinguish a clean leave from a crash.
+[[nodiscard]] Error nobody_listens(const RankAddress& rank);
+
+/// Sends the accept byte after the handshake: this side keeps the connection. Returns false if the
+/// dialing side is gone.
+[[nodiscard]] bool send_accept(int fd) noexcept;
+
+/// A connection that this rank opens to a rank of another node: connect, handshake, accept byte.
+/// Failed attempts are repeated with growing pauses until the peer accepts.
+///
+/// Owned by the code that needs the connection, which calls progress() whenever poll() is ready or
+/// next_try() has passed, and finally takes the socket. Not thread-safe; no call blocks. Errors
+/// that end the dial are thrown by progress().
 class Dial {
  public:
   enum class Outcome {
-    kNone,        ///< It goes on.
-    kWelcomed,    ///< The other side keeps the connection.
-    kTurnedAway,  ///< It does not. Another try comes later.
-    kRefused      ///< Nobody listens there. Another try comes later.
+    kNone,        ///< The asking rank still works.
+    kWelcomed,    ///< The peer has accepted the connection.
+    kTurnedAway,  ///< The peer closed the connection after the handshake. Another attempt follows.
+    kRefused      ///< No process listens at the address. Another attempt follows.
   };
 
-  /// When the first try comes.
+  /// Time of the first attempt.
   enum class Start {
     kNow,
-    kLate  ///< The other side is about to dial: this rank does after a while, and need not get on.
+    /// After kLateStart: the peer is expected to dial first, so connection failures are not errors.
+    kLate
   };
 
-  /// `member`, and for the hello `secret` and `mine`, outlive it.
+  /// `member`, `secret` and `mine` must outlive the dial. The handshake uses `secret` and `mine`.
   Dial(const RankAddress& member,
        const std::string& secret,
        const net::HelloInfo& mine,
        Start start);
 
-  /// Takes it as far as it comes.
+  /// Advances the dial as far as possible without blocking.
   ///
-  /// Throws Error(kPeerLost) for a rank that can't be reached, and the hello's errors, with the
-  /// rank's name.
+  /// Throws Error(kPeerLost) if the rank cannot be reached, and the errors of the handshake.
+  /// Messages contain the rank's name.
   [[nodiscard]] Outcome progress();
 
-  /// The connection that is welcome.
+  /// Returns the socket, after kWelcomed.
   [[nodiscard]] Fd take() { return std::move(socket_); }
 
-  /// Whether a try is under way.
+  /// True while an attempt is in progress, false in the pause between attempts.
   [[nodiscard]] bool is_trying() const { return socket_.is_open(); }
 
-  /// What poll(2) is to wait for while a try is under way.
+  /// The event to poll for while an attempt is in progress.
   [[nodiscard]] pollfd poll() const;
 
-  /// When progress() is to be called at the latest.
+  /// The latest time at which progress() must be called again.
   [[nodiscard]] Deadline next_try() const { return next_try_; }
 
  private:
@@ -73,15 +109,15 @@ class Dial {
   const net::HelloInfo& mine_;
   Start start_;
   Deadline next_try_;
-  std::chrono::milliseconds pause_{};  // Before the last try.
+  std::chrono::milliseconds pause_{};  // Most recent pause between attempts.
   Deadline reach_patience_;
   Deadline descriptor_patience_ = Deadline::after(kDescriptorPatience);
 
-  Fd socket_;              // Not open between two tries.
-  int connect_error_ = 0;  // Known at once.
+  Fd socket_;              // Closed between attempts.
+  int connect_error_ = 0;  // errno of a connect that failed at once, or 0.
   bool is_connected_ = false;
   net::Hello hello_;
-  std::vector<std::byte> output_;  // Of the hello.
+  std::vector<std::byte> output_;  // Bytes of the handshake to send.
 };
 
 }  // namespace unisono::transport

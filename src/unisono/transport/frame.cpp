@@ -1,44 +1,62 @@
 #include "unisono/transport/frame.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <exception>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <limits>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/bytes.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/base/utf8.h"
+#include "unisono/base/reduction.h"
+#include "unisono/base/text.h"
 #include "unisono/net/io.h"
-#include "unisono/transport/descriptor.h"
 
 namespace unisono::transport {
+
+bool is_plausible(const Packet& packet) noexcept {
+  const PacketMemory last =
+      packet.kind == PacketKind::kAnnounce ? PacketMemory::kAttended : PacketMemory::kArena;
+  if (static_cast<int>(packet.dtype) >= kDTypeCount || packet.memory > last || packet.count < 0) {
+    return false;
+  }
+  const auto element_bytes = static_cast<std::int64_t>(size_of(packet.dtype));
+  switch (packet.kind) {
+    case PacketKind::kMessage:
+      return packet.count <= kMaxSmallBytes && packet.n_bytes <= kMaxSmallBytes &&
+             packet.count * element_bytes == packet.n_bytes;
+    case PacketKind::kAnnounce:
+      return packet.n_bytes == 0 &&
+             packet.count <= std::numeric_limits<std::int64_t>::max() / element_bytes;
+    case PacketKind::kData:
+      return packet.n_bytes > 0 && packet.n_bytes <= kMaxSegmentBytes;
+    case PacketKind::kClear:
+    case PacketKind::kTaken:
+    case PacketKind::kDelivered:
+    case PacketKind::kCredit:
+    case PacketKind::kAskCredit:
+      return packet.n_bytes == 0;
+    case PacketKind::kNone:
+      break;
+  }
+  return false;
+}
+
 namespace {
 
-// "UNI1", so that bytes out of step are seen at once.
+// "UNI1" in ASCII. A reader that has lost the frame boundaries detects this at once.
 constexpr std::uint32_t kMagic = 0x31494E55;
 
-// What a frame may be.
+// Limits of a frame kind.
 struct Rule {
-  std::uint64_t most_bytes;  // Of the payload.
+  std::uint64_t most_bytes;  // Limit of the payload.
   bool may_stand_alone;
-  bool may_be_answer;  // Or a question: it has that one's number.
+  bool may_be_answer;  // True if the frame may be a question or a reply, with a question number.
 };
 
-// A number, then each text with its length.
+// Largest payload of kRankProgress: a number and three length-prefixed texts.
 constexpr std::uint64_t kMostNotes =
     sizeof(std::uint64_t) + 3 * (sizeof(std::uint64_t) + kMaxNoteBytes);
 
-// By kind.
+// In the order of the kinds.
 constexpr auto kRules = std::to_array<Rule>({{kMaxPayloadBytes, true, false},  // kData
                                              {kMaxAbortBytes, true, true},     // kAbort
                                              {0, true, true},                  // kLeave
@@ -47,9 +65,9 @@ constexpr auto kRules = std::to_array<Rule>({{kMaxPayloadBytes, true, false},  /
                                              {0, false, true},                 // kAsk
                                              {kMaxAbortBytes, false, true},    // kWait
                                              {kMaxAbortBytes, false, true},    // kAskWait
-                                             {kMaxAbortBytes, false, true},    // kVerdict
-                                             {kMaxAbortBytes, false, true},    // kVerdictEnd
-                                             {0, false, true},                 // kHeard
+                                             {kMaxAbortBytes, false, true},    // kDeadlock
+                                             {kMaxAbortBytes, false, true},    // kDeadlockCommit
+                                             {0, false, true},                 // kAck
                                              {0, true, false}});               // kEnded
 static_assert(kRules.size() == static_cast<std::size_t>(FrameKind::kEnded));
 
@@ -64,7 +82,7 @@ std::vector<std::byte> with_text(const Frame& frame, std::string_view text) {
   return encode(frame, std::as_bytes(std::span(text)));
 }
 
-// Of a kLeave frame.
+// Flags in Frame::step of a kLeave frame.
 constexpr std::uint32_t kOperationsOnTheirWay = 1;
 constexpr std::uint32_t kMessagesOnTheirWay = 2;
 
@@ -74,8 +92,8 @@ std::string text_of(std::span<const std::byte> payload) {
 
 }  // namespace
 
-// u32 magic, u8 kind, 3 zero bytes, u32 step, u64 sequence, descriptor (u8 kind, dtype, reduce,
-// algorithm; i32 root; i64 count; u64 detail), u64 n_bytes, u32 question. Little-endian.
+// Layout: u32 magic, u8 kind, 3 zero bytes, u32 step, u64 sequence, descriptor (u8 kind, dtype,
+// reduce, algorithm; i32 root; i64 count; u64 detail), u64 n_bytes, u32 question. Little-endian.
 FrameBytes encode(const Frame& frame) {
   ByteWriter writer;
   writer.put(kMagic);
@@ -133,7 +151,7 @@ void send_abort(int fd, std::uint32_t group, const Error& reason) noexcept {
   try {
     (void)net::write_some(fd, encode_abort(group, reason));
   } catch (const std::exception&) {
-    return;  // Out of memory while giving up.
+    return;  // Out of memory: the frame is not sent.
   }
 }
 

@@ -1,18 +1,8 @@
 #include "unisono/transport/frame.h"
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/transport/descriptor.h"
+#include "unisono/base/reduction.h"
 
 namespace unisono::transport {
 namespace {
@@ -98,7 +88,7 @@ TEST(Frame, ARankProgressIsReadAsItWasWritten) {
 TEST(Frame, ARankProgressWhoseTextIsShorterThanItSaysHasOnlyThoseBefore) {
   std::vector<std::byte> bytes = encode_rank_progress({.refused = "why", .waits = "whom"}, 1);
   const std::span<const std::byte> payload = std::span(bytes).subspan(kFrameBytes);
-  bytes[kFrameBytes + 19] = std::byte{13};  // One more than follow.
+  bytes[kFrameBytes + 19] = std::byte{13};  // One more than the number of entries that follow.
   const RankProgress read = decode_rank_progress({}, payload);
   EXPECT_EQ(read.refused, "why");
   EXPECT_EQ(read.waits, "");
@@ -118,9 +108,9 @@ TEST(Frame, OnlyQuestionsAndAnswersHaveANumberAndAllOfThem) {
                           Kind::kAsk,
                           Kind::kWait,
                           Kind::kAskWait,
-                          Kind::kVerdict,
-                          Kind::kVerdictEnd,
-                          Kind::kHeard}) {
+                          Kind::kDeadlock,
+                          Kind::kDeadlockCommit,
+                          Kind::kAck}) {
     EXPECT_FALSE(passes(kind, 0));
     EXPECT_TRUE(passes(kind, 1));
   }

@@ -3,16 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
-#include "unisono/transport/tcp/tcp_stream.h"
-#include "unisono/transport/ucx/ucx_streams.h"
 
 namespace unisono::transport {
 namespace {

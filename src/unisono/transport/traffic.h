@@ -7,7 +7,7 @@
 
 namespace unisono {
 
-/// What a rank's collectives exchanged with one rank of another node: payload, without headers.
+/// Payload bytes, without headers, that a rank's collectives exchanged with a rank of another node.
 struct RankTraffic {
   std::int64_t sent_bytes = 0;
   std::int64_t received_bytes = 0;
@@ -17,15 +17,19 @@ struct RankTraffic {
 
 namespace transport {
 
-/// Counts by rank. One thread counts, any may look.
+/// Traffic counters by rank. A single thread counts; any thread may call read().
 class TrafficCounters {
  public:
+  /// All counters start at 0.
   explicit TrafficCounters(std::size_t world_size) : counters_(world_size) {}
 
+  /// Adds payload bytes sent to a rank.
   void count_sent(int rank, std::size_t n_bytes) { add(at(rank).sent, n_bytes); }
 
+  /// Adds payload bytes received from a rank.
   void count_received(int rank, std::size_t n_bytes) { add(at(rank).received, n_bytes); }
 
+  /// Returns the counters of each rank.
   [[nodiscard]] std::vector<RankTraffic> read() const {
     std::vector<RankTraffic> traffic;
     for (const Counter& counter : counters_) {

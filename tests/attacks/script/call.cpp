@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 
 #include "attacks/script/pattern.h"
@@ -17,7 +17,7 @@
 namespace unisono::attacks {
 namespace {
 
-// A wrong count that is larger has no memory behind it.
+// A larger wrong count has no memory behind the buffer.
 constexpr std::int64_t kMostWrongElements = 1 << 20;
 
 DType dtype_named(const std::string& name) {
@@ -40,8 +40,8 @@ ReduceOp reduction_named(const std::string& name) {
 
 }  // namespace
 
-// Makes one call. With "in_count", "out_count" or "in_null" in the line it passes a buffer of that
-// count, or without memory, in place of the right one.
+// Makes one call. If the line has "in_count", "out_count" or "in_null", the call passes a buffer
+// with that count or without memory in place of the right buffer.
 class CallMaker {
  public:
   CallMaker(Call& call, const Line& line, ProcessGroup& group)
@@ -184,7 +184,7 @@ class CallMaker {
 
   void recv() {
     const Buffer buffer = taken("in", count_);
-    // From any source a script has one message with the tag.
+    // With any source, a script has only one message with this tag.
     const auto from = static_cast<int>(line_.number("source", peer()));
     expect("the message", buffer, pattern_of(line_.step(), from));
     const RecvOptions options{.tag = tag(), .timeout = line_.timeout()};
@@ -226,7 +226,7 @@ class CallMaker {
     return part_of(whole, total(counts.first(index)), counts[index]);
   }
 
-  // Memory that the operation may write.
+  // Allocates memory that the operation may write.
   Buffer taken(const std::string& name, std::int64_t count) {
     const std::int64_t passed = line_.number(name + "_count", count);
     const std::int64_t n_elements =
@@ -246,7 +246,7 @@ class CallMaker {
     return line_.has(name + "_count") || line_.has(name + "_null");
   }
 
-  // Memory that holds the pattern, and has to hold it afterwards.
+  // Allocates memory with the pattern, which must be unchanged after the operation.
   Buffer given(const std::string& name, std::int64_t count, const Pattern& pattern) {
     const Buffer buffer = taken(name, count);
     if (!is_wrong(name) && count > 0) {
@@ -265,7 +265,7 @@ class CallMaker {
     call_.expectations_.push_back({what, [=] { return holds(buffer, pattern, first); }});
   }
 
-  // Each rank's own block.
+  // Expects the block of each rank.
   void expect_blocks(const Buffer& out) {
     for (int rank = 0; rank < world_size_; ++rank) {
       expect("the block of rank " + std::to_string(rank),
@@ -292,7 +292,7 @@ class CallMaker {
   int root_;
   bool is_async_;
   ReduceOp op_;
-  std::vector<std::int64_t> counts_;  // As the options have them.
+  std::vector<std::int64_t> counts_;  // The counts as the options take these.
   std::vector<std::int64_t> blocks_;
 };
 

@@ -13,19 +13,20 @@
 
 namespace unisono::attacks {
 
-/// An operation that a line of the script asks for: its memory, its handle, and what has to be in
-/// memory when it has ended well.
+/// An operation that a line of the script requests: its memory, its handle, and the expected memory
+/// after success.
 class Call {
  public:
-  /// Carries it out, or begins it ("async=1"). Throws what the group throws.
+  /// Executes or starts ("async=1") the operation. Throws the errors of the group.
   void start(const Line& line, ProcessGroup& group);
 
   void wait() const { work_.wait(); }
 
-  /// What is wrong after it has ended well; "" for nothing.
+  /// Describes wrong values after success; "" if all values are right.
   [[nodiscard]] std::string find_wrong_values() const;
 
-  /// The same of bytes that nobody may write, however it ended.
+  /// Describes changes of bytes that no operation may write; "" if there are no changes. Valid
+  /// after success and failure.
   [[nodiscard]] std::string find_wrong_guards() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace unisono::attacks {
 namespace {
 
-// A multiple of each element's size, and of what symmetric memory is aligned to.
+// A multiple of every element size and of the alignment of symmetric memory.
 constexpr std::int64_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xA5};
 

@@ -7,15 +7,15 @@
 
 namespace unisono::attacks {
 
-/// A buffer between bytes that nobody may write.
+/// A buffer between guard bytes that no operation may write.
 class GuardedMemory {
  public:
-  /// Private memory, or symmetric memory of `group`, if that is not null.
+  /// Allocates private memory, or symmetric memory of `group` if `group` is not null.
   GuardedMemory(std::int64_t count, DType dtype, ProcessGroup* group);
 
   [[nodiscard]] const Buffer& buffer() const { return buffer_; }
 
-  /// Whether the bytes before and behind are as they were.
+  /// Returns true if the bytes before and after the buffer are unchanged.
   [[nodiscard]] bool is_intact() const;
 
  private:

@@ -14,19 +14,20 @@ class Line {
  public:
   explicit Line(const std::string& text);
 
-  /// By which ranks' lines are told to be the same call; values in memory depend on it.
+  /// Number of the step. Lines of different ranks with the same step are the same call; values in
+  /// memory depend on the step.
   [[nodiscard]] int step() const { return step_; }
 
   [[nodiscard]] const std::string& verb() const { return verb_; }
 
   [[nodiscard]] bool has(const std::string& key) const { return values_.contains(key); }
 
-  /// "" where it is not there.
+  /// Returns "" if the key is absent.
   [[nodiscard]] std::string text(const std::string& key) const;
 
   [[nodiscard]] std::int64_t number(const std::string& key, std::int64_t otherwise = 0) const;
 
-  /// "counts=3,4": empty where it is not there.
+  /// Returns the numbers of "counts=3,4"; empty if the key is absent.
   [[nodiscard]] std::vector<std::int64_t> numbers(const std::string& key) const;
 
   /// The call's own time limit.

@@ -4,7 +4,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 
 namespace unisono::attacks {
 namespace {
@@ -35,8 +35,8 @@ bool all_of_type(const Buffer& buffer, std::int64_t first, const Function& funct
   return true;
 }
 
-// Whether `function` is true of each element and its place in the pattern, up to the first where
-// it is not.
+// Returns true if `function` is true for each element and its index in the pattern. Stops at the
+// first failure.
 template <class Function>
 bool all_of(const Buffer& buffer, std::int64_t first, const Function& function) {
   switch (buffer.dtype) {

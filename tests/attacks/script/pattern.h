@@ -5,25 +5,26 @@
 #include <cstdint>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 
 namespace unisono::attacks {
 
-/// The elements of a buffer: small whole numbers, exact in every dtype, as are their sums over the
-/// ranks. They repeat after a prime number of elements, so that no chunk passes for another.
+/// The elements of a buffer: small integers that are exact in every dtype, like their sums over the
+/// ranks. The period is a prime number of elements, so that chunks differ from each other.
 using Pattern = std::array<int, 251>;
 
-/// What a rank gives in a step of the script. `block` tells apart what it gives to each rank.
+/// Returns the contribution of a rank in a step of the script. `block` distinguishes the blocks for
+/// different ranks.
 [[nodiscard]] Pattern pattern_of(int step, int rank, int block = 0);
 
-/// What a reduction of the ranks' patterns comes to.
+/// Returns the reduction of the ranks' patterns.
 [[nodiscard]] Pattern combined_pattern(int step, int world_size, ReduceKind kind);
 
-/// `first` is the place of the buffer's first element in the pattern.
+/// `first` is the index of the buffer's first element in the pattern.
 void fill(const Buffer& buffer, const Pattern& pattern, std::int64_t first = 0);
 [[nodiscard]] bool holds(const Buffer& buffer, const Pattern& pattern, std::int64_t first = 0);
 
-/// Elements from `first` on.
+/// Returns `count` elements from `first` on.
 [[nodiscard]] Buffer part_of(const Buffer& buffer, std::int64_t first, std::int64_t count);
 
 }  // namespace unisono::attacks

@@ -23,7 +23,7 @@
 namespace unisono::attacks {
 namespace {
 
-// What a script asks for, and no error of the library.
+// An exception that a script requests, in contrast to errors of the library.
 struct AskedFor : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

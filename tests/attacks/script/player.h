@@ -11,15 +11,15 @@
 
 namespace unisono::attacks {
 
-/// Plays a rank's script, and says how each line ends: "SECONDS start STEP verb", then "ok STEP",
-/// "error STEP CODE text" or "wrong STEP text". Lines of groups that could not be made are left
-/// out.
+/// Plays a rank's script and reports the result of each line: "SECONDS start STEP verb", then "ok
+/// STEP", "error STEP CODE text" or "wrong STEP text". Skips lines of groups that could not be
+/// created.
 class Player {
  public:
-  /// Throws only what the script asks for.
+  /// Throws only exceptions that the script requests.
   void play(const Line& line);
 
-  /// Ends all groups.
+  /// Destroys all groups.
   void leave();
 
  private:
@@ -33,10 +33,10 @@ class Player {
   [[nodiscard]] const std::shared_ptr<ProcessGroup>& group_of(const Line& line) const;
 
   std::map<std::int64_t, std::shared_ptr<ProcessGroup>> groups_;
-  std::map<int, Call> under_way_;  // By step.
+  std::map<int, Call> under_way_;  // Active calls by step.
 };
 
-/// One line of output, in one write.
+/// Prints one line with a single write.
 void report(const std::string& word, int step, const std::string& text);
 
 }  // namespace unisono::attacks

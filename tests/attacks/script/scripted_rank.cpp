@@ -1,5 +1,6 @@
-// A rank that plays a script: scripted_rank FILE. When that is over it shows that the process is
-// well: it can make a group of its own, and has no more sockets than at first.
+// A rank that plays a script: scripted_rank FILE. After the script the program checks that the
+// process is intact: the process can create a group of its own and has no more sockets than at the
+// start.
 
 #include <exception>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Names that snippets of the guides use and do not declare: those of pages without LibTorch. They
-// are declared and never defined, because snippets are only read by the compiler.
+// Names that the guides' snippets use without a declaration, on pages without LibTorch. The names
+// are declared but never defined, because snippets are only compiled.
 
 #include <cstdint>
 #include <cstdio>
@@ -10,14 +10,15 @@
 #include <tuple>
 
 #include "unisono/data/data_loader.h"
-#include "unisono/data/images/image_folder.h"
 #include "unisono/data/samplers/distributed_sampler.h"
-#include "unisono/data/sounds/sound_crops.h"
-#include "unisono/data/sounds/wav_list.h"
-#include "unisono/data/transforms/augmented_images.h"
+#include "unisono/datasets/image_dataset.h"
+#include "unisono/datasets/image_folder.h"
+#include "unisono/datasets/sound_dataset.h"
 #include "unisono/unisono.h"
 
 namespace given::data {
+
+namespace datasets = unisono::datasets;
 
 extern unisono::DataLoader loader;
 extern unisono::DistributedSampler sampler;

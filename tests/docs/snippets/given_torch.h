@@ -1,7 +1,7 @@
 #pragma once
 
-// Names that snippets of the guides use and do not declare: those of pages with LibTorch. They are
-// declared and never defined, because snippets are only read by the compiler.
+// Names that the guides' snippets use without a declaration, on pages with LibTorch. The names are
+// declared but never defined, because snippets are only compiled.
 
 #include <cstdint>
 #include <cstdio>
@@ -19,11 +19,11 @@
 #include <torch/script.h>
 
 #include "unisono/checkpoint/reader.h"
-#include "unisono/checkpoint/saver.h"
+#include "unisono/checkpoint/save.h"
 #include "unisono/data/data_loader.h"
-#include "unisono/data/readers/mnist.h"
 #include "unisono/data/samplers/distributed_sampler.h"
-#include "unisono/pipeline/csv.h"
+#include "unisono/datasets/idx.h"
+#include "unisono/pipeline/schedule.h"
 #include "unisono/report/progress.h"
 #include "unisono/torch.h"
 
@@ -63,6 +63,24 @@ extern std::int64_t epoch, n_epochs, step;
 
 }  // namespace given::train
 
+namespace given::train_modules {
+
+using namespace given::train;
+
+}  // namespace given::train_modules
+
+namespace given::train_uneven {
+
+using namespace given::train;
+
+}  // namespace given::train_uneven
+
+namespace given::optimizers {
+
+using namespace given::train;
+
+}  // namespace given::optimizers
+
 namespace given::progress {
 
 using namespace given::train;
@@ -95,6 +113,18 @@ torch::Tensor loss_of_the_output(const torch::Tensor& output);
 extern std::int64_t step;
 
 }  // namespace given::parallel
+
+namespace given::pipeline_schedules {
+
+using namespace given::parallel;
+
+}  // namespace given::pipeline_schedules
+
+namespace given::tensor_parallel {
+
+using namespace given::parallel;
+
+}  // namespace given::tensor_parallel
 
 namespace given::checkpoints {
 

@@ -1,5 +1,5 @@
-// The suites of tests/conformance for backend mpi: a rank that an mpirun starts, all of which run
-// the same tests.
+// The suites of tests/conformance for backend mpi: a rank that mpirun starts. All ranks run the
+// same tests.
 
 #include <cstdint>
 #include <cstdio>
@@ -19,7 +19,7 @@
 namespace unisono::test {
 
 ProcessGroup& everyone() {
-  // As programs for MPI give it: both are the MPI's to tell.
+  // Programs for MPI pass these values: MPI supplies rank and world size.
   static const std::shared_ptr<ProcessGroup> group =
       create_process_group({.rank = 0, .world_size = 0});
   return *group;
@@ -27,7 +27,7 @@ ProcessGroup& everyone() {
 
 namespace {
 
-// By one rank, as lines of several may meet.
+// Only one rank prints, because lines of several ranks may mix.
 void report_passed() {
   std::int64_t n_passed = ::testing::UnitTest::GetInstance()->successful_test_count();
   const Buffer buffer = as_buffer(std::span(&n_passed, 1));
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   try {
     (void)unisono::test::everyone();
-    // MPI_Init() takes all ranks, and the first test may be of two.
+    // MPI_Init() needs all ranks, and the first test may use only two.
     unisono::test::run_ranks(unisono::test::one_node(unisono::test::everyone().world_size()),
                              [](unisono::ProcessGroup& /*group*/) {});
     const int result = RUN_ALL_TESTS();

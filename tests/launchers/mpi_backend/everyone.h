@@ -4,7 +4,8 @@
 
 namespace unisono::test {
 
-/// All ranks that mpirun has started, in a group of backend unisono: beside what is tested.
+/// Returns a group of backend unisono with all ranks that mpirun has started, in addition to the
+/// tested groups.
 [[nodiscard]] ProcessGroup& everyone();
 
 }  // namespace unisono::test

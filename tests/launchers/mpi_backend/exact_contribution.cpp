@@ -1,5 +1,5 @@
-// Small whole numbers, of which no reduction is rounded or has no room: so the order in which an
-// MPI combines them, which is its own, changes no bit.
+// Small integers, for which no reduction rounds or overflows. So the order in which an MPI combines
+// elements does not change any bit.
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 
 #include "conformance/reference.h"
 
@@ -37,7 +37,7 @@ void put_number(std::byte* at, DType dtype, int number) {
     case DType::kBFloat16:
       throw std::invalid_argument("an MPI reduces no 16-bit floats");
     default:
-      // Integers have their lowest byte first.
+      // Integers are little-endian.
       *at = static_cast<std::byte>(number);
   }
 }

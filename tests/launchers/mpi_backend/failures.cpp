@@ -1,4 +1,4 @@
-// What ends a group of backend mpi; each test is for a job of its own.
+// Errors that end a group of backend mpi. Each test needs a separate job.
 
 #include <unistd.h>
 
@@ -64,7 +64,8 @@ TEST(MpiFailure, BlocksOfAllToAllThatDoNotFitAreNamed) {
   EXPECT_THAT(error, HasSubstr("rank 1 has 3 elements for this rank, which takes 2 from it"));
 }
 
-// In lists, of which a rank knows its own only; ranks whose part has ended hear of it later.
+// The blocks are lists in which a rank has only its own size. A rank that has finished its part
+// receives the error later.
 TEST(MpiFailure, BlocksOfAGatherThatDoNotFitAreNamed) {
   ProcessGroup& group = *world();
   const auto n = static_cast<std::size_t>(group.world_size());
@@ -112,7 +113,7 @@ TEST(MpiFailure, ALateRankIsNamedWhenTimeIsUp) {
   }
 }
 
-// The launcher must let the others live.
+// The launcher must not end the other ranks.
 TEST(MpiFailure, ADeadRankIsNamed) {
   ProcessGroup& group = *world();
   for (int n = 0; n < 5; ++n) {

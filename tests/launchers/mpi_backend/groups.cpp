@@ -1,4 +1,4 @@
-// Groups of backend mpi, and what the backend refuses.
+// Groups of backend mpi, and calls that the backend rejects.
 
 #include <array>
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -56,13 +55,13 @@ TEST(MpiGroups, APartOfTheRanksHasRanksOfItsOwn) {
   if (pair != nullptr) {
     double value = group.rank() + 1;
     pair->broadcast(as_buffer(std::span(&value, 1)), {.root = 1});
-    EXPECT_EQ(value, pair->roster().members[1].rank + 1);
+    EXPECT_EQ(value, pair->roster().members[1].job_rank + 1);
     EXPECT_EQ(sum_of_ones(*pair), 2);
   }
   EXPECT_EQ(sum_of_ones(group), group.world_size());
 }
 
-// More than the MPI has room for at once.
+// More groups than the MPI supports at the same time.
 TEST(MpiGroups, TheyMayComeAndGo) {
   ProcessGroup& group = *world();
   for (int n = 0; n < 300; ++n) {
@@ -93,7 +92,7 @@ TEST(MpiRefusals, SayWhatTheBackendLacksAndLeaveTheGroupAsItIs) {
   Buffer halves = buffer;
   halves.dtype = DType::kBFloat16;
   EXPECT_THAT(error_of([&] { group.all_reduce(halves); }),
-              AllOf(HasSubstr("all_reduce: backend mpi reduces no bf16; convert"),
+              AllOf(HasSubstr("all_reduce: backend mpi does not reduce bf16; convert"),
                     HasSubstr("backend unisono")));
   EXPECT_THAT(error_of([&] { group.all_reduce(buffer, {.op = premul_sum(2)}); }),
               HasSubstr("backend mpi has no reduction premul_sum"));
@@ -105,7 +104,7 @@ TEST(MpiRefusals, SayWhatTheBackendLacksAndLeaveTheGroupAsItIs) {
                 group.all_reduce(huge);
               }),
               HasSubstr("2147483647 elements at most"));
-  group.broadcast(halves);  // Moving needs no sums.
+  group.broadcast(halves);  // Data movement does not need sums.
   EXPECT_EQ(sum_of_ones(group), group.world_size());
 }
 

@@ -1,6 +1,6 @@
-// A rank of tests of backend mpi, which an mpirun starts: every rank runs the same tests.
+// A rank of the tests of backend mpi, which mpirun starts. Every rank runs the same tests.
 //
-// MPI_TEST_NODES=n has blocks of ranks act as n nodes; MPI_TEST_ENDS: see below.
+// MPI_TEST_NODES=n makes blocks of ranks act as n nodes; MPI_TEST_ENDS: see below.
 
 #include <chrono>
 #include <cstdio>
@@ -34,8 +34,8 @@ std::optional<std::string> variable(const char* name) {
   return std::to_string(info.rank * std::stoi(*n_nodes) / info.world_size);
 }
 
-// An mpirun may end the others when a rank ends without MPI_Finalize: all are to have said how
-// their tests went before the first goes. They tell each other by files in MPI_TEST_ENDS.
+// mpirun may end the other ranks when a rank ends without MPI_Finalize. So each rank waits until
+// all ranks have reported their results. Ranks signal this by files in the folder MPI_TEST_ENDS.
 void wait_until_all_have_ended(int rank, int world_size) {
   const std::optional<std::string> folder = unisono::process_environment()("MPI_TEST_ENDS");
   if (!folder) {
@@ -56,7 +56,7 @@ void wait_until_all_have_ended(int rank, int world_size) {
 }  // namespace
 
 const std::shared_ptr<unisono::ProcessGroup>& world() {
-  // As programs for MPI give it: both are the MPI's to tell.
+  // Programs for MPI pass these values: MPI supplies rank and world size.
   static const auto group = unisono::init_process_group(
       {.backend = "mpi", .rank = 0, .world_size = 0, .environment = variable});
   return group;

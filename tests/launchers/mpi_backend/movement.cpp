@@ -1,5 +1,5 @@
-// What moves elements by the MPI: from everywhere to everywhere, of every type, in equal and in
-// uneven blocks, in one memory and in many.
+// Data movement by MPI: between all ranks, of every type, in equal and unequal blocks, in
+// contiguous and separate memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -22,7 +21,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-// Calls it with equal and with uneven blocks, of every type.
+// Calls `call` with equal and with unequal blocks of every type.
 template <class Call>
 void for_each_shape(Call call) {
   const int n = world()->world_size();
@@ -47,7 +46,7 @@ std::vector<std::vector<std::byte>> contributions(DType dtype,
   return parts;
 }
 
-// A memory for each rank's block, so that they don't lie in a row.
+// Returns separate memory for each rank's block, so that the blocks are not contiguous.
 std::vector<TestMemory> memories(ProcessGroup& group, DType dtype, const Counts& counts) {
   std::vector<TestMemory> result;
   result.reserve(counts.size());
@@ -129,14 +128,15 @@ TEST(MpiMovement, GatherAndScatterAreForEachRoot) {
       }
       const TestMemory again(group, Memory::kPrivate, counts[rank], dtype);
       group.scatter(buffers_of(apart),
-                    is_root ? apart[rank].buffer() : again.buffer(),  // The root's in place.
+                    // The root's block is in place.
+                    is_root ? apart[rank].buffer() : again.buffer(),
                     options());
       EXPECT_EQ(is_root ? apart[rank].bytes() : again.bytes(), parts[rank]);
     }
   });
 }
 
-// Rank r's block for rank s has as many elements as counts[s] when r is even, else as counts[r].
+// Rank r's block for rank s has counts[s] elements if r is even, and counts[r] elements otherwise.
 TEST(MpiMovement, AllToAllTransposesBlocks) {
   ProcessGroup& group = *world();
   const int n = group.world_size();

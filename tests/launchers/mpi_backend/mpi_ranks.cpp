@@ -1,5 +1,5 @@
-// The worlds of support/ranks.h, where each rank is a process that an mpirun has started and that
-// runs the same tests: a world is made of the first of them, and the others wait.
+// The worlds of support/ranks.h with processes as ranks: mpirun has started the processes, which
+// all run the same tests. The first processes form a world, and the others wait.
 
 #include <array>
 #include <cstddef>
@@ -33,10 +33,10 @@ namespace {
 
 constexpr const char* kSecret = "the test's secret";
 
-// By which a process knows the MPI that has started it.
+// Variables by which a process detects the MPI that has started the process.
 constexpr std::array<const char*, 3> kOfTheMpi{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 
-// What this rank is told, where rank 0 of all serves the store at `port`.
+// Returns the environment of this rank if the first rank of all serves the store at `port`.
 Environment environment_of(const World& world, std::int64_t port) {
   const int rank = everyone().rank();
   std::map<std::string, std::string> variables = world.environment;
@@ -62,7 +62,7 @@ Environment environment_of(const World& world, std::int64_t port) {
   return fake_environment(std::move(variables));
 }
 
-// What the rank's part of it throws; null: nothing.
+// Returns the exception of this rank's part; null after success.
 std::exception_ptr run_own_rank(const World& world, std::int64_t port, const RankMain& rank_main) {
   try {
     const bool names_none = world.backend == World().backend;
@@ -92,7 +92,7 @@ std::exception_ptr run_if_member(const World& world, const RankMain& rank_main) 
   if (everyone().rank() < static_cast<int>(world.nodes.size())) {
     error = run_own_rank(world, port, rank_main);
   }
-  everyone().barrier();  // Until then somebody may need the store.
+  everyone().barrier();  // Until then a rank may need the store.
   return error;
 }
 

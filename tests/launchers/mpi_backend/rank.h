@@ -5,10 +5,10 @@
 
 #include "unisono/comm/process_group.h"
 
-/// The world of backend mpi in which all tests of this process take place, one after the other.
+/// Returns the world of backend mpi in which all tests of this process run one after the other.
 [[nodiscard]] const std::shared_ptr<unisono::ProcessGroup>& world();
 
-/// What `call` throws; "" for nothing.
+/// Returns the message of the exception that `call` throws; "" after success.
 template <class Call>
 [[nodiscard]] std::string error_of(Call call) {
   try {

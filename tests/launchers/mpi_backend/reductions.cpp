@@ -1,6 +1,6 @@
-// Reductions by the MPI, against the plain reference: integers to the bit, other numbers as far as
-// the order of adding allows. Integers are small: what becomes of sums that have no room is the
-// MPI's own (Open MPI 4.1 keeps i8 at 127), and MPICH 4.0 takes u8 above 127 for negative.
+// Compares reductions by MPI with the plain reference: integers bit for bit, other numbers within
+// the error of the order of additions. Integers are small because overflow depends on the MPI: Open
+// MPI 4.1 saturates i8 at 127, and MPICH 4.0 treats u8 above 127 as negative.
 
 #include <array>
 #include <cmath>
@@ -14,8 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
@@ -75,8 +74,8 @@ void expect_near(std::span<const std::byte> got,
   }
 }
 
-// Contributions are below 50, so partial results are below 75 to the number of ranks (complex
-// products) or 50 times it.
+// Contributions are below 50, so partial results are below 75 to the power of the number of ranks
+// (complex products), or below 75 times the number of ranks.
 void expect_result(DType dtype,
                    ReduceKind kind,
                    const std::vector<std::byte>& got,
@@ -98,7 +97,7 @@ void expect_result(DType dtype,
   }
 }
 
-// Calls it for each reduction that the MPI has.
+// Calls `call` for each reduction that the MPI supports.
 template <class Call>
 void for_each_reduction(Call call) {
   for (int number = 0; number < kDTypeCount; ++number) {
@@ -174,7 +173,7 @@ TEST(MpiReductions, ReduceScatterGivesEachRankItsBlock) {
       group.reduce_scatter(in.buffer(), out.buffer(), {.op = op, .counts = counts});
       expect_result(dtype, kind, out.bytes(), right);
       EXPECT_EQ(in.bytes(), mine);
-      // In blocks, into the own one of them.
+      // The input is a list of blocks, and the output is the rank's own block.
       const std::vector<Buffer> blocks = cut(in.buffer(), counts);
       group.reduce_scatter(blocks, blocks[rank], {.op = op});
       expect_result(dtype, kind, bytes_of(blocks[rank]), right);

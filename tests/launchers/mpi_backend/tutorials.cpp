@@ -1,5 +1,6 @@
-// What programs for torch.distributed's backend "mpi" do, as tutorials have it: rank 0 of 0 is
-// given (main.cpp), and mpirun says the rest. Results are those that they print.
+// Programs for torch.distributed's backend "mpi" as in tutorials: rank 0 of 0 is passed (main.cpp),
+// and mpirun supplies the real values. The expected results are the printed results of these
+// programs.
 
 #include <array>
 #include <cstddef>
@@ -57,7 +58,7 @@ TEST_F(MpiTutorials, AMessageComesFromRankZero) {
   }
 }
 
-// All send first, and wait in the opposite order.
+// All ranks send first and wait in the opposite order.
 TEST_F(MpiTutorials, AHundredMessagesAreUnderWayAtOnce) {
   constexpr std::size_t kMessages = 100;
   const int next = (rank_ + 1) % kSize;
@@ -142,7 +143,7 @@ TEST_F(MpiTutorials, ScatterGatherAndAllGatherArePrintedSo) {
   EXPECT_EQ(all, (std::vector<std::int64_t>{0, 1, 2, 3}));
 }
 
-// A scatter of a wrong number of blocks, and a list of blocks where there is no root.
+// A scatter with a wrong number of blocks, and a list of blocks on a rank that is not the root.
 TEST_F(MpiTutorials, WrongListsAreRefused) {
   std::vector<float> values(kSize - 1);
   float part = 0;
@@ -160,7 +161,7 @@ TEST_F(MpiTutorials, WrongListsAreRefused) {
   group_.barrier();
 }
 
-// Each step passes on what the last one brought.
+// Each step forwards the value received in the previous step.
 TEST_F(MpiTutorials, ARingOfMessagesSumsUp) {
   const int right = (rank_ + 1) % kSize;
   const int left = (rank_ + kSize - 1) % kSize;

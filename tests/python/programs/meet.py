@@ -23,7 +23,7 @@ for _time in range(int(os.environ.get("TIMES", 1))):
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
     place = f"({dist.get_rank()},{dist.get_world_size()}) {tensor.item():g}"
-    # In one write, which others do not divide.
+    # Uses one write, which output of other processes does not interrupt.
     os.write(1, f"{place} {dist.get_backend()} {type(store).__module__}\n".encode())
     while "UNTIL" in os.environ and not Path(os.environ["UNTIL"]).exists():
         time.sleep(0.005)

@@ -8,8 +8,8 @@
 
 namespace unisono::testing {
 
-/// While it lives no thread of the process can be started: new ones want a stack larger than any
-/// address space.
+/// During the object's lifetime no thread of the process can be started: new threads request a
+/// stack larger than any address space.
 class NoMoreThreads {
  public:
   NoMoreThreads() {

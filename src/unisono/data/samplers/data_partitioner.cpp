@@ -4,22 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
-#include "unisono/data/samplers/python_permutation.h"
 #include "unisono/data/samplers/share.h"
 
 namespace unisono {
 namespace {
 
-// Room for the rounding of fractions such as 1.0 / 3.
+// Allows for rounding of fractions such as 1.0 / 3.
 constexpr double kMostTogether = 1.0 + 1e-9;
 
 [[noreturn]] void throw_bad_partition(const std::string& problem) {
@@ -73,12 +67,12 @@ void spread_rest(Parts& parts) {
 DataPartitioner::DataPartitioner(std::int64_t dataset_size,
                                  const std::vector<double>& fractions,
                                  const DataPartitionerOptions& options)
-    : DataPartitioner(dataset_size, fractions, options, Logger("data")) {}
+    : DataPartitioner(dataset_size, fractions, options, base::Logger("data")) {}
 
 DataPartitioner::DataPartitioner(std::int64_t dataset_size,
                                  const std::vector<double>& fractions,
                                  const DataPartitionerOptions& options,
-                                 const Logger& logger) {
+                                 const base::Logger& logger) {
   data::check_dataset_size("DataPartitioner", dataset_size);
   check_fractions(fractions);
   Parts parts = round_down(dataset_size, fractions);
@@ -105,7 +99,7 @@ DataPartitioner::DataPartitioner(std::int64_t dataset_size,
 std::span<const std::int64_t> DataPartitioner::use(int part) const {
   if (part < 0 || part >= size()) {
     throw_bad_partition(
-        fmt::format("part {} was asked for, but there are {}, from 0 on", part, size()));
+        fmt::format("part {} was requested, but there are {}, counted from 0", part, size()));
   }
   const auto at = static_cast<std::size_t>(part);
   const std::size_t start = at == 0 ? 0 : ends_[at - 1];

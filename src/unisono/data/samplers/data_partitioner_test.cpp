@@ -1,33 +1,29 @@
 #include "unisono/data/samplers/data_partitioner.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <span>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
-#include "unisono/data/samplers/python_permutation.h"
-#include "unisono/data/testing/idx_writer.h"
+#include "unisono/data/samplers/share.h"
+
+#include "support/throws_error.h"
 
 namespace unisono {
 namespace {
 
 using data::python_permutation;
-using data::testing::CaughtError;
-using data::testing::error_of;
+using test::CaughtError;
+using test::error_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Indices = std::vector<std::int64_t>;
 
-const Logger kQuiet("test", LogLevel::kError);
+const base::Logger kQuiet("test", LogLevel::kError);
 
 DataPartitioner quiet(std::int64_t size,
                       const std::vector<double>& fractions,
@@ -52,8 +48,8 @@ Indices all_parts(const DataPartitioner& partitioner) {
   return all;
 }
 
-// What CPython 3.11 prints for: r = random.Random(); r.seed(SEED); x = list(range(10));
-// r.shuffle(x); print(x). tests/data_python compares more, with the Python that is there.
+// Output of CPython 3.11 for: r = random.Random(); r.seed(SEED); x = list(range(10)); r.shuffle(x);
+// print(x). tests/parity compares more cases with the installed Python.
 TEST(PythonPermutation, EqualsCPythons) {
   EXPECT_THAT(python_permutation(10, 1234), ElementsAre(2, 8, 3, 5, 6, 4, 9, 0, 1, 7));
   EXPECT_THAT(python_permutation(10, -1234), ElementsAre(2, 8, 3, 5, 6, 4, 9, 0, 1, 7));
@@ -146,7 +142,7 @@ TEST(DataPartitioner, ExplainsImpossibleArguments) {
   const DataPartitioner partitioner(10);
   for (const int part : {-1, 3}) {
     EXPECT_THAT(error_of([&] { (void)partitioner.use(part); }).message,
-                HasSubstr("part " + std::to_string(part) + " was asked for, but there are 3"));
+                HasSubstr("part " + std::to_string(part) + " was requested, but there are 3"));
   }
 }
 

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
 #include <vector>
 
+#include "unisono/base/buffer.h"
 #include "unisono/base/log.h"
 #include "unisono/data/samplers/sampler.h"
 
@@ -13,26 +18,29 @@ struct Share;
 struct ShareClaim;
 }  // namespace data
 
+/// Options of DistributedSampler: `shuffle` selects a random order in each epoch, in place of the
+/// order of the data set.
 struct DistributedSamplerOptions {
   bool shuffle = true;
-  /// Equal on all replicas, or they don't share one order.
+  /// Must be equal on all replicas; otherwise they do not share one order.
   std::int64_t seed = 0;
-  /// true: leave the last samples out where the replicas can't share them evenly; false: repeat
-  /// the first ones until they can.
+  /// true: drop the last samples if the replicas cannot share them evenly; false: repeat the first
+  /// samples instead.
   bool drop_last = false;
 };
 
-/// Deals a data set's indices to the replicas of a model: each gets equally many, in an order that
-/// all replicas agree on without talking.
+/// Deals the indices of a data set to the replicas of a model. Each replica gets the same number of
+/// indices, from an order that all replicas compute without communication.
 ///
 /// Same options, defaults and indices as torch.utils.data.distributed.DistributedSampler. Not
 /// thread-safe.
 class DistributedSampler {
  public:
-  /// The sampler of replica `rank` of `num_replicas` for a data set of `dataset_size` samples.
+  /// Creates the sampler of replica `rank` of `num_replicas` for a data set of `dataset_size`
+  /// samples.
   ///
-  /// `logger` gets the sampler's warnings; without one they go to stderr under the rank's name.
-  /// Throws Error(kInvalidArgument) unless 0 <= rank < num_replicas and 0 <= dataset_size <= 2^48.
+  /// `logger` receives warnings; the default logger writes to stderr under the rank's name. Throws
+  /// Error(kInvalidArgument) unless 0 <= rank < num_replicas and 0 <= dataset_size <= 2^48.
   DistributedSampler(std::int64_t dataset_size,
                      int num_replicas,
                      int rank,
@@ -41,33 +49,33 @@ class DistributedSampler {
                      int num_replicas,
                      int rank,
                      const DistributedSamplerOptions& options,
-                     Logger logger);
+                     base::Logger logger);
 
-  /// The sampler of this rank of a process group.
+  /// Creates the sampler of this rank of a process group.
   template <RankOfWorld Group>
   DistributedSampler(std::int64_t dataset_size,
                      const Group& group,
                      const DistributedSamplerOptions& options = {})
       : DistributedSampler(dataset_size, group.world_size(), group.rank(), options) {}
 
-  /// Call before each epoch with its number, or every epoch has the same order.
+  /// Sets the number of the next epoch. Without this call every epoch has the same order.
   void set_epoch(std::int64_t epoch);
 
-  /// Starts an epoch: this replica's indices, num_samples() of them.
+  /// Starts an epoch and returns this replica's num_samples() indices.
   ///
-  /// Warns once when a second epoch starts with shuffle on and set_epoch() was never called. When
-  /// shuffling it takes 8 bytes per sample of the whole data set while it runs.
+  /// Warns once if a second epoch starts with shuffle on and without a call of set_epoch().
+  /// Shuffling temporarily takes 8 bytes per sample of the whole data set.
   [[nodiscard]] std::vector<std::int64_t> indices();
 
-  /// Indices that each replica gets per epoch.
+  /// Returns the number of indices per replica and epoch.
   [[nodiscard]] std::int64_t num_samples() const { return num_samples_; }
 
-  /// Indices that all replicas together get per epoch.
+  /// Returns the number of indices of all replicas per epoch.
   [[nodiscard]] std::int64_t total_size() const { return num_samples_ * num_replicas_; }
 
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
 
-  /// What check_shares() compares.
+  /// Returns the values that check_shares() compares.
   [[nodiscard]] data::ShareClaim claim() const;
 
  private:
@@ -78,11 +86,70 @@ class DistributedSampler {
   int num_replicas_;
   int rank_;
   DistributedSamplerOptions options_;
-  Logger logger_;
+  base::Logger logger_;
   std::int64_t num_samples_;
   std::int64_t epoch_ = 0;
   bool epoch_was_set_ = false;
-  int epochs_started_ = 0;  // stops counting at 2
+  int epochs_started_ = 0;  // counts up to 2
 };
+
+/// Samples of a step, on each rank and on all ranks.
+struct GlobalBatch {
+  std::int64_t per_rank = 1;
+  int world_size = 1;
+  std::int64_t wanted = 0;  ///< Requested global batch; 0: only per_rank was requested.
+
+  [[nodiscard]] std::int64_t size() const { return per_rank * world_size; }
+};
+
+/// Divides a global batch of `wanted` samples among the ranks, rounded down to an equal number on
+/// each.
+///
+/// Throws Error(kInvalidArgument) unless there is at least one sample for each rank.
+[[nodiscard]] GlobalBatch divide_batch(std::int64_t wanted, int world_size);
+
+/// Returns a line for the user: "global batch 126: 42 on each of 3 ranks (128 is no multiple of 3;
+/// 126 and 129 are)".
+[[nodiscard]] std::string to_string(const GlobalBatch& batch);
+
+namespace data {
+
+/// Parameters of a sampler, in the form that ranks exchange.
+struct ShareClaim {
+  std::int64_t dataset_size = 0;
+  std::int64_t num_replicas = 1;
+  std::int64_t rank = 0;
+  std::int64_t seed = 0;
+  std::int64_t shuffle = 0;
+  std::int64_t drop_last = 0;
+};
+
+static_assert(sizeof(ShareClaim) == 6 * sizeof(std::int64_t) &&
+              std::is_trivially_copyable_v<ShareClaim>);
+
+/// Throws Error(kMismatch) unless the claims, in rank order, belong to samplers that share one
+/// order among all ranks.
+void check_claims(std::span<const ShareClaim> claims);
+
+}  // namespace data
+
+/// Checks that the samplers of a group's ranks share one order: that no two ranks deal the same
+/// samples (a local rank instead of the rank in the group), and that all use the same data set and
+/// seed. A small all_gather(): all ranks call this function once, before training.
+///
+/// Throws Error(kMismatch) on all ranks, with the ranks that disagree, and the errors of
+/// all_gather().
+template <RankOfWorld Group, class DealingSampler>
+void check_shares(Group& group, const DealingSampler& sampler) {
+  data::ShareClaim own = sampler.claim();
+  std::vector<data::ShareClaim> all(static_cast<std::size_t>(group.world_size()));
+  constexpr auto kNumbers = static_cast<std::int64_t>(sizeof(own) / sizeof(std::int64_t));
+  const Buffer in{.data = &own, .count = kNumbers, .dtype = DType::kInt64};
+  const Buffer out{.data = all.data(),
+                   .count = kNumbers * static_cast<std::int64_t>(all.size()),
+                   .dtype = DType::kInt64};
+  group.all_gather(in, out);
+  data::check_claims(all);
+}
 
 }  // namespace unisono

@@ -1,29 +1,28 @@
 #include "unisono/data/samplers/distributed_sampler.h"
 
-#include <cstddef>
-#include <cstdint>
+#include <cstring>
+#include <functional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
-#include "unisono/data/testing/idx_writer.h"
+#include "unisono/data/samplers/resumable_sampler.h"
+
+#include "support/throws_error.h"
 
 namespace unisono {
 namespace {
 
-using data::testing::CaughtError;
-using data::testing::error_of;
+using test::CaughtError;
+using test::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Indices = std::vector<std::int64_t>;
 
-// The indices of all replicas, in the order of their ranks.
+// Returns the indices of all replicas in the order of their ranks.
 std::vector<Indices> deal(std::int64_t size,
                           int num_replicas,
                           const DistributedSamplerOptions& options,
@@ -143,7 +142,7 @@ TEST(DistributedSampler, ExplainsImpossibleArguments) {
 
 class ForgottenSetEpoch : public ::testing::Test {
  protected:
-  // What is logged while `n_epochs` epochs start.
+  // Returns the log of the start of `n_epochs` epochs.
   static std::string log_of(DistributedSampler& sampler, int n_epochs, bool sets_epoch) {
     ::testing::internal::CaptureStderr();
     for (int epoch = 0; epoch < n_epochs; ++epoch) {
@@ -173,10 +172,132 @@ TEST_F(ForgottenSetEpoch, IsNoneWhereOrderDoesNotMatterOrWasSet) {
 }
 
 TEST_F(ForgottenSetEpoch, GoesToTheLoggerThatWasGiven) {
-  DistributedSampler sampler(10, 2, 0, {}, Logger("my job"));
+  DistributedSampler sampler(10, 2, 0, {}, base::Logger("my job"));
   EXPECT_THAT(log_of(sampler, 2, false), HasSubstr("[unisono my job] warning: "));
-  DistributedSampler quiet(10, 2, 0, {}, Logger("my job", LogLevel::kError));
+  DistributedSampler quiet(10, 2, 0, {}, base::Logger("my job", LogLevel::kError));
   EXPECT_EQ(log_of(quiet, 2, false), "");
+}
+
+}  // namespace
+
+namespace {
+
+using test::CaughtError;
+using test::error_of;
+using ::testing::HasSubstr;
+
+TEST(GlobalBatch, IsDividedOverTheRanks) {
+  EXPECT_EQ(divide_batch(128, 2).per_rank, 64);
+  EXPECT_EQ(to_string(divide_batch(128, 2)), "global batch 128: 64 on each of 2 ranks");
+  EXPECT_EQ(to_string(divide_batch(128, 1)), "global batch 128: 128 on one rank");
+}
+
+TEST(GlobalBatch, ExplainsWhatIsNoMultipleOfTheRanks) {
+  EXPECT_EQ(
+      to_string(divide_batch(128, 3)),
+      "global batch 126: 42 on each of 3 ranks (128 is not a multiple of 3; 126 and 129 are)");
+  EXPECT_EQ(divide_batch(128, 49).size(), 98);
+}
+
+TEST(GlobalBatch, IsWhatRanksWithBatchesOfTheirOwnMake) {
+  EXPECT_EQ(to_string(GlobalBatch{.per_rank = 64, .world_size = 4}),
+            "global batch 256: 64 on each of 4 ranks");
+}
+
+TEST(GlobalBatch, NeedsASampleForEachRank) {
+  const CaughtError error = error_of([] { (void)divide_batch(3, 4); });
+  EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.message, HasSubstr("a global batch of 3 over 4 ranks"));
+}
+
+}  // namespace
+
+namespace {
+
+using data::ShareClaim;
+using test::CaughtError;
+using test::error_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A group in which the other ranks already have samplers.
+class FakeGroup {
+ public:
+  FakeGroup(int rank, std::vector<ShareClaim> claims) : rank_(rank), claims_(std::move(claims)) {}
+
+  [[nodiscard]] int rank() const { return rank_; }
+
+  [[nodiscard]] int world_size() const { return static_cast<int>(claims_.size()); }
+
+  void all_gather(const Buffer& in, const Buffer& out) {
+    std::memcpy(
+        &claims_[static_cast<std::size_t>(rank_)], in.data, static_cast<std::size_t>(in.n_bytes()));
+    std::memcpy(out.data, claims_.data(), static_cast<std::size_t>(out.n_bytes()));
+  }
+
+ private:
+  int rank_;
+  std::vector<ShareClaim> claims_;
+};
+
+using MakeSampler = std::function<DistributedSampler(int rank)>;
+
+// Returns the error of check_shares() on rank 1 of `world_size` ranks; "" after success.
+std::string complaint(int world_size, const MakeSampler& make) {
+  std::vector<ShareClaim> claims;
+  for (int rank = 0; rank < world_size; ++rank) {
+    claims.push_back(make(rank).claim());
+  }
+  const DistributedSampler sampler = make(1);
+  FakeGroup group(1, claims);
+  const CaughtError error = error_of([&] {
+    check_shares(group, sampler);
+    throw Error(ErrorCode::kMismatch, "");
+  });
+  EXPECT_EQ(error.code, ErrorCode::kMismatch);
+  return error.message;
+}
+
+TEST(CheckShares, AcceptsSamplersOfOneOrder) {
+  EXPECT_EQ(complaint(4, [](int rank) { return DistributedSampler(10, 4, rank); }), "");
+  EXPECT_EQ(complaint(2,
+                      [](int rank) {
+                        return DistributedSampler(10, 2, rank, {.shuffle = false, .seed = rank});
+                      }),
+            "");
+}
+
+TEST(CheckShares, NamesTheRanksThatTookTheirLocalRank) {
+  EXPECT_THAT(complaint(4, [](int rank) { return DistributedSampler(10, 4, rank % 2); }),
+              AllOf(HasSubstr("ranks 0 and 2 both deal the samples of replica 0"),
+                    HasSubstr("no rank those of replica 2"),
+                    HasSubstr("not the local rank")));
+}
+
+TEST(CheckShares, NamesTheRankThatTookItsLocalWorldSize) {
+  EXPECT_THAT(complaint(4, [](int rank) { return DistributedSampler(10, 2, rank % 2); }),
+              HasSubstr("rank 0 deals to 2 replicas in a group of 4 ranks"));
+}
+
+TEST(CheckShares, NamesRanksOfAnotherDataSetOrOrder) {
+  EXPECT_THAT(
+      complaint(3, [](int rank) { return DistributedSampler(rank == 2 ? 9 : 10, 3, rank); }),
+      HasSubstr("ranks 0 and 2 do not share one order: 10 samples, shuffled by seed 0, "
+                "drop_last false on rank 0, 9 samples"));
+  EXPECT_THAT(
+      complaint(2, [](int rank) { return DistributedSampler(10, 2, rank, {.seed = rank}); }),
+      HasSubstr("shuffled by seed 1"));
+  EXPECT_THAT(
+      complaint(2,
+                [](int rank) { return DistributedSampler(10, 2, rank, {.drop_last = rank == 0}); }),
+      HasSubstr("drop_last true on rank 0"));
+}
+
+TEST(CheckShares, TakesResumableSamplers) {
+  FakeGroup group(0, {ShareClaim{}, ResumableSampler(10, 2, 0).claim()});
+  const ResumableSampler sampler(10, 2, 0);
+  EXPECT_THAT(error_of([&] { check_shares(group, sampler); }).message,
+              HasSubstr("ranks 0 and 1 both deal"));
 }
 
 }  // namespace

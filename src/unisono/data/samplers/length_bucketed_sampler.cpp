@@ -4,15 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <numeric>
 #include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/data/samplers/random_permutation.h"
 #include "unisono/data/samplers/share.h"
 
 namespace unisono {
@@ -64,7 +60,7 @@ std::int64_t LengthBucketedSampler::num_batches() const {
   return round_up(total_size(), global_batch_size()) / global_batch_size();
 }
 
-// 0 to count - 1, shuffled where that is wanted.
+// Returns 0 to count - 1, shuffled if the option asks for it.
 std::vector<std::int64_t> LengthBucketedSampler::epoch_permutation(std::int64_t count) const {
   if (options_.shuffle) {
     return data::random_permutation(
@@ -75,7 +71,7 @@ std::vector<std::int64_t> LengthBucketedSampler::epoch_permutation(std::int64_t 
   return order;
 }
 
-// The samples of all replicas in the order of their batches, before those are shuffled.
+// Returns the samples of all replicas in the order of the batches, before the batches are shuffled.
 std::vector<std::int64_t> LengthBucketedSampler::epoch_order() const {
   const auto size = static_cast<std::int64_t>(lengths_.size());
   std::vector<std::int64_t> order = epoch_permutation(size);
@@ -87,7 +83,7 @@ std::vector<std::int64_t> LengthBucketedSampler::epoch_order() const {
 
   std::span<std::int64_t> rest(order);
   while (!rest.empty()) {
-    // Divides first: their product may be beyond 64 bits.
+    // Divides first, because the product may exceed 64 bits.
     const bool is_last =
         static_cast<std::int64_t>(rest.size()) / global_batch_size() < options_.bucket_batches;
     const std::span<std::int64_t> bucket =

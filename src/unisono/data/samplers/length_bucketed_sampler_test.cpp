@@ -2,33 +2,31 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <set>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
 #include "unisono/data/random.h"
-#include "unisono/data/samplers/batch_sampler.h"
 #include "unisono/data/samplers/distributed_sampler.h"
-#include "unisono/data/testing/idx_writer.h"
+
+#include "support/throws_error.h"
 
 namespace unisono {
 namespace {
 
-using data::testing::CaughtError;
-using data::testing::error_of;
+using test::CaughtError;
+using test::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Indices = std::vector<std::int64_t>;
 using Batches = std::vector<Indices>;
 
-// Many short samples, few long ones, as texts are.
+// Returns many short samples and few long samples, as in text data.
 Indices some_lengths(std::size_t count) {
-  Random random(5);
+  data::Random random(5);
   Indices lengths;
   for (std::size_t i = 0; i < count; ++i) {
     const double uniform = random.uniform();
@@ -115,7 +113,7 @@ TEST(LengthBucketedSampler, ReplicasGetSimilarLengthsInTheSameStep) {
   const Indices first = longest_of(0);
   const Indices second = longest_of(1);
   ASSERT_EQ(first.size(), second.size());
-  // Neighbours of one sorted list.
+  // Adjacent entries of one sorted list.
   for (std::size_t step = 0; step < first.size(); ++step) {
     EXPECT_LE(first[step], second[step]);
   }

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/data/samplers/share.h"
-#include "unisono/data/samplers/share_check.h"
 
 namespace unisono {
 
@@ -77,8 +74,8 @@ void ResumableSampler::load_state(const SamplerState& state) {
   }
   if (state.n_consumed < 0 || state.n_consumed > state.dataset_size) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("ResumableSampler: the state says that {} of {} samples were "
-                            "consumed; load what state() of a sampler has returned",
+                fmt::format("ResumableSampler: in the state, {} of {} samples are consumed; load a "
+                            "state that a sampler's state() has returned",
                             state.n_consumed,
                             state.dataset_size));
   }

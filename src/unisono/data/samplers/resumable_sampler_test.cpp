@@ -2,23 +2,21 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <random>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/data/samplers/distributed_sampler.h"
-#include "unisono/data/testing/idx_writer.h"
+
+#include "support/throws_error.h"
 
 namespace unisono {
 namespace {
 
-using data::testing::CaughtError;
-using data::testing::error_of;
+using test::CaughtError;
+using test::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -39,7 +37,8 @@ class Job {
     }
   }
 
-  // Trains `n_steps`, or to the epoch's end, and returns the samples in the order of the steps.
+  // Trains `n_steps` steps, or until the end of the epoch. Returns the samples in the order of the
+  // steps.
   Indices train(std::int64_t batch_size, std::int64_t n_steps) {
     std::vector<Indices> shares;
     for (ResumableSampler& sampler : samplers_) {
@@ -116,7 +115,7 @@ TEST(ResumableSampler, WithDropLastLeavesOutLessThanOneForEachReplica) {
   EXPECT_THAT(four.train(5, 9), ElementsAre(4, 5, 6, 7));
 }
 
-// The parts of an epoch that jobs of random sizes trained one after the other, up to its end.
+// An epoch that jobs of random sizes train in parts, one after the other.
 struct Resized : ::testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(Resized, DealsEachSampleOnceInTheEpochsOrder) {
@@ -226,7 +225,7 @@ TEST(ResumableSampler, ExplainsWhatIsWrong) {
     EXPECT_THAT(message([&](ResumableSampler& sampler) {
                   sampler.load_state({.n_consumed = n_consumed, .dataset_size = 10});
                 }),
-                HasSubstr(" of 10 samples were consumed"));
+                HasSubstr(" of 10 samples are consumed"));
   }
   EXPECT_THAT(message([](ResumableSampler&) { (void)ResumableSampler(10, 4, 4); }),
               HasSubstr("ResumableSampler: rank is 4, but 4 replicas have the ranks 0 to 3"));

@@ -1,23 +1,22 @@
 #include "unisono/data/samplers/weighted_random_sampler.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <map>
 #include <set>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/data/testing/idx_writer.h"
+
+#include "support/throws_error.h"
 
 namespace unisono {
 namespace {
 
-using data::testing::CaughtError;
-using data::testing::error_of;
+using test::CaughtError;
+using test::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Indices = std::vector<std::int64_t>;
@@ -118,8 +117,8 @@ TEST(WeightedRandomSampler, ExplainsImpossibleArguments) {
   EXPECT_THAT(message({1e308, 1e308}, 1, 1, true), HasSubstr("sum of the weights"));
   EXPECT_THAT(message({1}, -1, 1, true), HasSubstr("num_samples is -1"));
   EXPECT_THAT(message({1, 0, 1}, 3, 1, false),
-              HasSubstr("1 replicas want 3 samples each, but only 2 of 3 can be drawn without"));
-  EXPECT_THAT(message({1, 1, 1}, 2, 2, false), HasSubstr("2 replicas want 2"));
+              HasSubstr("1 replicas need 3 samples each, but only 2 of 3 can be drawn without"));
+  EXPECT_THAT(message({1, 1, 1}, 2, 2, false), HasSubstr("2 replicas need 2"));
   EXPECT_THAT(message({0, 0}, 1, 1, true), HasSubstr("only 0 of 2 can be drawn"));
   EXPECT_THAT(message({}, 1, 1, true), HasSubstr("only 0 of 0"));
   EXPECT_THAT(message({1}, 1, 0, true), HasSubstr("num_replicas is 0"));

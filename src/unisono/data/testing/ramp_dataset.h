@@ -13,16 +13,15 @@
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/data/batch.h"
 #include "unisono/data/data_loader.h"
-#include "unisono/data/dataset.h"
 
 namespace unisono::data::testing {
 
 using Indices = std::vector<std::int64_t>;
 
-/// Sample i is {i, i + 0.5}, its label -i; `on_load` runs before each load.
+/// Sample i is {i, i + 0.5} and has the label -i. `on_load` runs before each load.
 class Ramp final : public Dataset {
  public:
   explicit Ramp(std::int64_t size, std::function<void(std::int64_t)> on_load = nullptr)
@@ -48,14 +47,15 @@ class Ramp final : public Dataset {
   std::function<void(std::int64_t)> on_load_;
 };
 
-/// 0, 1, ... count - 1.
+/// Returns 0, 1, ... count - 1.
 inline Indices iota(std::int64_t count) {
   Indices indices(static_cast<std::size_t>(count));
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
 }
 
-/// The labels of each batch of the rest of the pass, and a check that samples fit their labels.
+/// Returns the labels of each remaining batch of the pass, and checks that samples match their
+/// labels.
 inline std::vector<Indices> drain(DataLoader& loader) {
   std::vector<Indices> batches;
   while (const std::optional<Batch> batch = loader.next()) {

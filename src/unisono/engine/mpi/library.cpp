@@ -1,33 +1,75 @@
 #include "unisono/engine/mpi/library.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
+#include <filesystem>
+#include <system_error>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/loaded_library.h"
-#include "unisono/base/mutex.h"
+#include "unisono/base/process.h"
 #include "unisono/base/thread.h"
-#include "unisono/engine/mpi/module.h"
-#include "unisono/engine/mpi/module_file.h"
-#include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::engine::mpi {
 namespace {
 
-using rendezvous::MpiImplementation;
+constexpr std::array kImplementations{MpiImplementation::kOpenMpi, MpiImplementation::kMpich};
 
-// What another rank waits for is rarely held back, and each call takes some microseconds.
+// Returns the folder of the library or program that contains this code.
+std::filesystem::path own_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&package_of), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return {};
+  }
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  // A program may have been called by its bare name.
+  return error ? std::filesystem::read_symlink("/proc/self/exe", error).parent_path()
+               : file.parent_path();
+}
+
+}  // namespace
+
+std::vector<MpiImplementation> built_modules() {
+  std::vector<MpiImplementation> built;
+  for (const MpiImplementation implementation : kImplementations) {
+    if (!find_module(implementation).empty()) {
+      built.push_back(implementation);
+    }
+  }
+  return built;
+}
+
+std::string find_module(MpiImplementation implementation) {
+  const std::string name = fmt::format(
+      "libunisono_mpi_{}.so", implementation == MpiImplementation::kOpenMpi ? "openmpi" : "mpich");
+  const std::filesystem::path own = own_folder();
+  const std::array<std::filesystem::path, 4> folders{
+      own, own.parent_path() / "lib" / "unisono", UNISONO_MPI_INSTALLED, UNISONO_MPI_BUILT};
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code error;
+    if (folder.is_absolute() && std::filesystem::is_regular_file(folder / name, error)) {
+      return folder / name;
+    }
+  }
+  return "";
+}
+
+const char* package_of(MpiImplementation implementation) {
+  return implementation == MpiImplementation::kOpenMpi ? "libopenmpi-dev" : "libmpich-dev";
+}
+
+namespace {
+
+// Held-back data that another rank waits for is rare, and each call takes some microseconds.
 constexpr std::chrono::milliseconds kBetweenMoves{5};
 
+// Throws Error: kNotFound without a module, kIncompatible for a module of another version.
 const Module* load(MpiImplementation implementation) {
   const std::string file = find_module(implementation);
   if (file.empty()) {
@@ -56,10 +98,10 @@ const Module* load(MpiImplementation implementation) {
   return module;
 }
 
-// The process has but one MPI.
+// A process has a single MPI.
 struct OfProcess {
   Mutex mutex;
-  std::weak_ptr<Library> library UNISONO_GUARDED_BY(mutex);
+  std::weak_ptr<MpiLibrary> library UNISONO_GUARDED_BY(mutex);
 };
 
 OfProcess& of_process() {
@@ -69,18 +111,18 @@ OfProcess& of_process() {
 
 }  // namespace
 
-std::shared_ptr<Library> Library::open(MpiImplementation implementation) {
+std::shared_ptr<MpiLibrary> MpiLibrary::open(MpiImplementation implementation) {
   OfProcess& state = of_process();
   const MutexLock lock(state.mutex);
-  std::shared_ptr<Library> library = state.library.lock();
+  std::shared_ptr<MpiLibrary> library = state.library.lock();
   if (library == nullptr) {
-    library = std::make_shared<Library>(implementation);
+    library = std::make_shared<MpiLibrary>(implementation);
     state.library = library;
   }
   return library;
 }
 
-Library::Library(MpiImplementation implementation)
+MpiLibrary::MpiLibrary(MpiImplementation implementation)
     : implementation_(implementation), module_(load(implementation)), pid_(::getpid()) {
   check(module_->start(&started_), "MPI_Init_thread");
   if (!started_.is_for_any_thread) {
@@ -92,7 +134,7 @@ Library::Library(MpiImplementation implementation)
       start_thread("unisono-mpi", "backend mpi can't start its thread", [this] { keep_moving(); });
 }
 
-Library::~Library() {
+MpiLibrary::~MpiLibrary() {
   {
     const MutexLock lock(mutex_);
     is_ending_ = true;
@@ -105,7 +147,7 @@ Library::~Library() {
   }
 }
 
-void Library::keep_moving() {
+void MpiLibrary::keep_moving() {
   const MutexLock lock(mutex_);
   while (!is_ending_ && !has_abandoned_) {
     (void)changed_.wait_until(mutex_, Deadline::after(kBetweenMoves).time());
@@ -115,7 +157,7 @@ void Library::keep_moving() {
   }
 }
 
-Handle Library::join(const std::vector<int>& ranks, std::uint32_t number) {
+Handle MpiLibrary::join(const std::vector<int>& ranks, std::uint32_t number) {
   check_not_abandoned();
   const auto tag = static_cast<int>(number % static_cast<std::uint32_t>(started_.largest_tag));
   Handle communicator;
@@ -126,14 +168,15 @@ Handle Library::join(const std::vector<int>& ranks, std::uint32_t number) {
   return communicator;
 }
 
-void Library::leave(Handle communicator) noexcept {
+void MpiLibrary::leave(Handle communicator) noexcept {
   if (!has_abandoned_) {
-    // An error can't be helped here: the process is about to end, or goes on without.
+    // An error has no remedy here: the process is about to end, or continues without the
+    // communicator.
     (void)call([&] { return module_->leave(&communicator); });
   }
 }
 
-Handle Library::begin(const Handle& communicator, const CollectiveCall& call_of_rank) {
+Handle MpiLibrary::begin(const Handle& communicator, const CollectiveCall& call_of_rank) {
   check_not_abandoned();
   Handle request;
   check(call([&] { return module_->begin(&communicator, &call_of_rank, &request); }),
@@ -141,32 +184,32 @@ Handle Library::begin(const Handle& communicator, const CollectiveCall& call_of_
   return request;
 }
 
-bool Library::advance(Handle& request) {
+bool MpiLibrary::advance(Handle& request) {
   check_not_abandoned();
   bool is_done = false;
   check(call([&] { return module_->advance(&request, &is_done); }), "MPI_Test");
   return is_done;
 }
 
-void Library::leave_out_finalize() noexcept {
+void MpiLibrary::leave_out_finalize() noexcept {
   module_->give_up();
 }
 
-void Library::abandon() noexcept {
+void MpiLibrary::abandon() noexcept {
   has_abandoned_ = true;
   leave_out_finalize();
 }
 
-void Library::check_not_abandoned() const {
+void MpiLibrary::check_not_abandoned() const {
   if (has_abandoned_) {
     throw Error(ErrorCode::kClosed,
-                fmt::format("an operation of this process failed while {} carried it out, and "
-                            "there is no way back from that: start the job again",
+                fmt::format("an operation of this process failed while {} carried it out, and MPI "
+                            "can't continue after that: start the job again",
                             to_string(implementation_)));
   }
 }
 
-void Library::check(int error, const char* what) const {
+void MpiLibrary::check(int error, const char* what) const {
   if (error == 0) {
     return;
   }

@@ -5,58 +5,77 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "unisono/base/loaded_mpi.h"
 #include "unisono/base/mutex.h"
 #include "unisono/engine/mpi/module.h"
-#include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::engine::mpi {
 
-/// The MPI of this process, initialized. Thread-safe.
-///
-/// A thread of it calls the MPI every few milliseconds, as long as it lives: what an operation has
-/// left with the MPI to send on moves only then, and a rank may wait for something else meanwhile.
-class Library {
- public:
-  /// That of the process, which there is once: made by who asks first, gone with the last share.
-  /// Blocks until all ranks have come where the MPI does so in MPI_Init.
-  ///
-  /// Throws Error where there is no module of that MPI, where it can't be loaded, and where the
-  /// program has initialized the MPI for one thread alone.
-  [[nodiscard]] static std::shared_ptr<Library> open(rendezvous::MpiImplementation implementation);
+/// Returns the MPIs for which find_module() finds a module.
+[[nodiscard]] std::vector<MpiImplementation> built_modules();
 
-  explicit Library(rendezvous::MpiImplementation implementation);
-  ~Library();
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-  Library(Library&&) = delete;
-  Library& operator=(Library&&) = delete;
+/// Returns the file of the MPI's module, or "" without a module. Searches the folder of the library
+/// or program that contains this code, the folder lib/unisono beside it, the installation and the
+/// build.
+[[nodiscard]] std::string find_module(MpiImplementation implementation);
+
+/// Returns the package that the module requires: "libopenmpi-dev".
+[[nodiscard]] const char* package_of(MpiImplementation implementation);
+
+/// The initialized MPI of this process. Shared by the engines of the process's groups; ends with
+/// the last engine. Thread-safe.
+///
+/// A thread of the object calls the MPI every few milliseconds: data of an ended operation that the
+/// MPI still has to forward moves only inside such a call, and this rank may wait for another event
+/// meanwhile.
+class MpiLibrary {
+ public:
+  /// Returns the single instance of the process, and makes it if there is no instance. Blocks until
+  /// all ranks have called, if the MPI does so in MPI_Init.
+  ///
+  /// Throws Error if there is no module for the MPI, if the module can't be loaded, or if the
+  /// program has initialized the MPI for a single thread.
+  [[nodiscard]] static std::shared_ptr<MpiLibrary> open(MpiImplementation implementation);
+
+  /// For open(): initializes the MPI, and starts the thread.
+  explicit MpiLibrary(MpiImplementation implementation);
+  ~MpiLibrary();
+  MpiLibrary(const MpiLibrary&) = delete;
+  MpiLibrary& operator=(const MpiLibrary&) = delete;
+  MpiLibrary(MpiLibrary&&) = delete;
+  MpiLibrary& operator=(MpiLibrary&&) = delete;
 
   [[nodiscard]] int rank() const { return started_.rank; }
 
   [[nodiscard]] int world_size() const { return started_.world_size; }
 
-  /// A communicator of these ranks of the MPI's world, which all call it, and this waits for;
-  /// `number` tells it from others that are made at the same time.
+  /// Makes a communicator of these ranks of the MPI's world. All of them must call, and the call
+  /// waits for all. `number` distinguishes communicators that are made at the same time.
   [[nodiscard]] Handle join(const std::vector<int>& ranks, std::uint32_t number);
+  /// Frees the communicator, unless an operation has been abandoned.
   void leave(Handle communicator) noexcept;
 
+  /// Begins an operation and returns its request. Throws Error(kSystem), or kClosed after
+  /// abandon().
   [[nodiscard]] Handle begin(const Handle& communicator, const CollectiveCall& call);
 
-  /// Whether it is done. Throws, too, once any operation was abandoned.
+  /// Returns whether the request is done. Throws once any operation has been abandoned.
   [[nodiscard]] bool advance(Handle& request);
 
-  /// An operation that has begun will not be done: the MPI may write to its memory for ever.
-  /// This process ends without MPI_Finalize, which would wait for ranks that may have failed.
+  /// Called if an operation in progress will not end, so that the MPI may write to its memory at
+  /// any time. This process ends without MPI_Finalize, which would wait for ranks that may have
+  /// failed.
   void leave_out_finalize() noexcept;
 
-  /// Nothing moves any more in this process, whose exit leaves out MPI_Finalize.
+  /// Ends all progress in this process, which exits without MPI_Finalize.
   void abandon() noexcept;
 
  private:
-  // Calls the MPI: under a lock where it is not thread-safe.
+  // Calls the MPI, under a lock if the MPI is not thread-safe.
   template <class Call>
   auto call(Call call) {
     if (started_.is_thread_safe) {
@@ -70,15 +89,16 @@ class Library {
   void check_not_abandoned() const;
   void keep_moving() UNISONO_EXCLUDES(mutex_);
 
-  rendezvous::MpiImplementation implementation_;
+  MpiImplementation implementation_;
   const Module* module_;
-  Started started_;
+  MpiRuntime started_;
   Mutex calls_;
-  std::atomic<bool> has_abandoned_ = false;  // Relaxed: it orders nothing else.
+  // Relaxed accesses suffice: no other data depends on it.
+  std::atomic<bool> has_abandoned_ = false;
   Mutex mutex_;
   Condition changed_;
   bool is_ending_ UNISONO_GUARDED_BY(mutex_) = false;
-  pid_t pid_;  // Whose thread it is.
+  pid_t pid_;  // The process that owns the thread.
   std::thread mover_;
 };
 

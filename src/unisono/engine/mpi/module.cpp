@@ -1,5 +1,5 @@
-// A module: what unisono needs of one MPI, behind functions that are the same for all. See
-// module.h.
+// A module: the functions of an MPI that unisono uses, behind an interface that is the same for all
+// MPIs. See module.h.
 
 #include "unisono/engine/mpi/module.h"
 
@@ -7,26 +7,22 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <span>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
-
 namespace unisono::engine::mpi {
 namespace {
 
-// The process that initialized the MPI by start(): no child of fork() finalizes it.
+// The process that initialized the MPI by start(). A child of fork() must not finalize it.
 std::atomic<pid_t> owner = -1;
 std::atomic<bool> has_given_up = false;
 
-// Held while move() is in the MPI, and for ever once the MPI is finalized.
+// Held while move() is in the MPI, and permanently after MPI_Finalize.
 std::mutex moving;
 
-// A Handle is what the MPI at hand calls a request or a communicator: a number or a pointer.
+// A Handle contains a request or communicator of the MPI at hand, which is a number or a pointer.
 template <class T>
 T value_of(const Handle& handle) {
   T value{};
@@ -42,7 +38,7 @@ void set(Handle* handle, T value) {
   std::ranges::copy(bytes, handle->bytes.begin());
 }
 
-// Elements that are only moved are bytes in a row, whatever they mean.
+// Elements that are only moved count as plain bytes of the same size.
 MPI_Datatype moved_type(DType dtype) {
   switch (size_of(dtype)) {
     case 1:
@@ -62,7 +58,7 @@ MPI_Datatype reduced_type(DType dtype) {
   switch (dtype) {
     case DType::kInt8:
       return MPI_INT8_T;
-    case DType::kBool:  // Its bytes are 0 and 1.
+    case DType::kBool:  // The bytes of a bool are 0 and 1.
     case DType::kUInt8:
       return MPI_UINT8_T;
     case DType::kInt16:
@@ -118,6 +114,7 @@ MPI_Op op_of(ReduceKind kind, DType dtype) {
   return MPI_OP_NULL;
 }
 
+// Returns whether the MPI is initialized and not yet finalized, by this module or by the program.
 bool is_running() {
   int is_initialized = 0;
   int is_finalized = 0;
@@ -132,7 +129,7 @@ void finalize_at_exit() {
   }
 }
 
-int start(Started* started) {
+int start(MpiRuntime* started) {
   if (!is_running()) {
     int provided = MPI_THREAD_SINGLE;
     if (const int error = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided)) {
@@ -155,7 +152,7 @@ int start(Started* started) {
       return error;
     }
   }
-  constexpr int kLeastLargestTag = 32767;  // That of any MPI.
+  constexpr int kLeastLargestTag = 32767;  // Guaranteed by every MPI.
   started->largest_tag = has_largest_tag != 0 ? *largest_tag : kLeastLargestTag;
   started->is_thread_safe = level == MPI_THREAD_MULTIPLE;
   started->is_for_any_thread = level >= MPI_THREAD_SERIALIZED;

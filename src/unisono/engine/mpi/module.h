@@ -3,18 +3,18 @@
 #include <array>
 #include <cstddef>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 
 namespace unisono::engine::mpi {
 
-// What the engine and a module say to each other. The module is compiled once for each MPI, with
-// its mpi.h, and loaded by the process that this MPI started; nothing else links an MPI.
+// Interface between the engine and a module. The module is compiled once for each MPI, with its
+// mpi.h, and loaded by a process that this MPI has started. No other part links an MPI.
 
-/// Changes with every change of this file.
+/// Must change with every change of this file.
 inline constexpr int kModuleVersion = 1;
 
-/// The function that a module exports, of type FindModule.
+/// Name of the function that a module exports, of type FindModule.
 inline constexpr const char* kFindModule = "unisono_mpi_module";
 
 enum class Collective {
@@ -29,16 +29,18 @@ enum class Collective {
   kAllToAll
 };
 
-/// One rank's part in a collective operation. Lists have an entry for each rank, in elements, and
-/// live until the operation is done.
+/// A rank's part in a collective operation. The lists have an entry for each rank, in elements, and
+/// must live until the operation is done.
 struct CollectiveCall {
   Collective collective = Collective::kBarrier;
   DType dtype = DType::kInt8;
-  ReduceKind reduce = ReduceKind::kSum;  ///< None with a parameter; kAvg is the sum.
+  ReduceKind reduce = ReduceKind::kSum;  ///< Without parameters; kAvg is executed as the sum.
   int root = 0;
-  int count = 0;  ///< Of the vector, of each block, or, where blocks differ, of this rank's own.
-  bool is_in_place = false;     ///< This rank's part of `send` is where `receive` has it.
-  bool has_own_counts = false;  ///< Blocks differ: the lists say how; else they are null.
+  /// Elements of the vector or of each block; of this rank's block if blocks differ.
+  int count = 0;
+  bool is_in_place = false;  ///< This rank's part of `send` is already in `receive`.
+  /// Blocks differ, and the lists are set; otherwise the lists are null.
+  bool has_own_counts = false;
   const void* send = nullptr;
   void* receive = nullptr;
   const int* send_counts = nullptr;
@@ -47,48 +49,50 @@ struct CollectiveCall {
   const int* receive_offsets = nullptr;
 };
 
-/// A handle of the MPI's: a pointer in one, a number in the other.
+/// A handle of the MPI: a pointer in Open MPI, a number in MPICH.
 struct Handle {
   alignas(void*) std::array<std::byte, sizeof(void*)> bytes = {};
 };
 
-/// How an MPI runs in this process.
-struct Started {
+/// State of the MPI in this process.
+struct MpiRuntime {
   int rank = 0;
   int world_size = 0;
-  bool is_thread_safe = false;     ///< Else one thread may call it at a time.
-  bool is_for_any_thread = false;  ///< Else only the thread that has initialized it.
+  bool is_thread_safe = false;     ///< False: a single thread may call at any time.
+  bool is_for_any_thread = false;  ///< False: only the initializing thread may call.
   int largest_tag = 0;
 };
 
-/// An MPI's functions, as a module has them. Those that return int return 0, or the MPI's error.
+/// Functions of an MPI, exported by its module. Functions with an int result return 0 or the MPI's
+/// error code.
 struct Module {
   int version = kModuleVersion;
 
-  /// Initializes the MPI, unless the program has done so. Then finalizes it, too, when the process
-  /// exits, unless give_up() was called.
-  int (*start)(Started* started) = nullptr;
+  /// Initializes the MPI, unless the program has done so. In that case also finalizes the MPI at
+  /// the exit of the process, unless give_up() was called.
+  int (*start)(MpiRuntime* started) = nullptr;
 
-  /// A communicator of these ranks of the MPI's world. All of them call it; waits for them. Calls
-  /// at the same time have tags of their own.
+  /// Makes a communicator of these ranks of the MPI's world. All ranks must call; waits for all.
+  /// Concurrent calls need different tags.
   int (*join)(const int* ranks, int n_ranks, int tag, Handle* communicator) = nullptr;
 
-  /// Ends a communicator; does nothing after MPI_Finalize.
+  /// Frees a communicator; does nothing after MPI_Finalize.
   int (*leave)(Handle* communicator) = nullptr;
 
-  /// Begins an operation, without waiting.
+  /// Begins an operation without waiting.
   int (*begin)(const Handle* communicator, const CollectiveCall* call, Handle* request) = nullptr;
 
-  /// Moves it on; sets `is_done` once it is done, and the request is no more.
+  /// Advances the request. Sets `is_done` when the request is complete and no longer valid.
   int (*advance)(Handle* request, bool* is_done) = nullptr;
 
-  /// Has the MPI move what it still holds for other ranks.
+  /// Lets the MPI send data that it still holds for other ranks.
   void (*move)() = nullptr;
 
-  /// A group has failed, and with it may have other ranks: the process ends without MPI_Finalize.
+  /// Called after a failure of a group, with which other ranks may have failed: the process exits
+  /// without MPI_Finalize.
   void (*give_up)() = nullptr;
 
-  /// What an error means, in a buffer of `n_bytes`.
+  /// Writes the text of an error into a buffer of `n_bytes`.
   void (*describe)(int error, char* text, int n_bytes) = nullptr;
 };
 

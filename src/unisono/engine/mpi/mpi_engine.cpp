@@ -2,40 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <exception>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <climits>
 
-#include "unisono/base/buffer.h"
-#include "unisono/base/config.h"
-#include "unisono/base/deadline.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/engine/backends.h"
-#include "unisono/engine/capabilities.h"
-#include "unisono/engine/engine.h"
-#include "unisono/engine/mpi/library.h"
-#include "unisono/engine/mpi/module_file.h"
-#include "unisono/engine/mpi/mpi_operation.h"
-#include "unisono/engine/operation.h"
-#include "unisono/engine/supervising_engine.h"
-#include "unisono/rendezvous/launchers/mpi_implementation.h"
-#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/base/loaded_mpi.h"
+#include "unisono/base/reduction.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::engine::mpi {
 namespace {
 
-using rendezvous::MpiImplementation;
-
+// Types that the MPI standard cannot reduce.
 constexpr SetOf<DType> kNotInMpi{DType::kFloat16, DType::kBFloat16};
 
 Capabilities capabilities() {
@@ -47,7 +29,7 @@ Capabilities capabilities() {
   return result;
 }
 
-// "Open MPI and MPICH".
+// Returns "Open MPI and MPICH".
 std::string names_of(std::span<const MpiImplementation> implementations) {
   std::string names;
   for (const MpiImplementation implementation : implementations) {
@@ -56,13 +38,14 @@ std::string names_of(std::span<const MpiImplementation> implementations) {
   return names;
 }
 
-MakeEngine prepare(const Environment& environment) {
-  const std::optional<MpiImplementation> mine = rendezvous::find_mpi_implementation(environment);
+MakeEngine prepare(const ProcessFacts& process) {
+  const std::optional<MpiImplementation> mine = process.mpi;
   if (!mine) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "backend mpi: this process is no rank of an MPI; start the program itself by its "
-                "mpirun: \"mpirun -n 4 PROGRAM\", or by \"srun --mpi=pmix\" (Open MPI) or "
-                "\"--mpi=pmi2\" (MPICH)");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "backend mpi: this process is not a rank of an MPI job; start the program itself by its "
+        "mpirun: \"mpirun -n 4 PROGRAM\", or by \"srun --mpi=pmix\" (Open MPI) or "
+        "\"--mpi=pmi2\" (MPICH)");
   }
   if (find_module(*mine).empty()) {
     throw Error(ErrorCode::kNotFound,
@@ -73,13 +56,13 @@ MakeEngine prepare(const Environment& environment) {
                             package_of(*mine)));
   }
   return [implementation = *mine](
-             const rendezvous::Roster& roster,
+             const transport::RankTable& roster,
              std::shared_ptr<SupervisingEngine> native) -> std::shared_ptr<Engine> {
-    return std::make_shared<MpiEngine>(Library::open(implementation), roster, std::move(native));
+    return std::make_shared<MpiEngine>(MpiLibrary::open(implementation), roster, std::move(native));
   };
 }
 
-// MPI counts by int.
+// MPI counts elements by int.
 void check_size(std::span<const Buffer> buffers) {
   std::int64_t n_elems = 0;
   for (const Buffer& buffer : buffers) {
@@ -96,12 +79,12 @@ void check_size(std::span<const Buffer> buffers) {
 
 }  // namespace
 
-MpiEngine::MpiEngine(std::shared_ptr<Library> library,
-                     const rendezvous::Roster& roster,
+MpiEngine::MpiEngine(std::shared_ptr<MpiLibrary> library,
+                     const transport::RankTable& roster,
                      std::shared_ptr<SupervisingEngine> native)
     : native_(std::move(native)),
       group_{.library = std::move(library), .world_ranks = {}, .rank = roster.rank} {
-  const int rank = roster.self().rank;
+  const int rank = roster.self().job_rank;
   if (rank != group_.library->rank()) {
     throw Error(ErrorCode::kMismatch,
                 fmt::format("rank {}: in its MPI's world this is rank {} of {}; leave rank and "
@@ -110,23 +93,23 @@ MpiEngine::MpiEngine(std::shared_ptr<Library> library,
                             group_.library->rank(),
                             group_.library->world_size()));
   }
-  for (const rendezvous::Member& member : roster.members) {
-    group_.world_ranks.push_back(member.rank);
+  for (const transport::Member& member : roster.members) {
+    group_.world_ranks.push_back(member.job_rank);
     group_.is_on_one_node = group_.is_on_one_node && member.node == roster.self().node;
-    if (member.rank >= group_.library->world_size()) {
+    if (member.job_rank >= group_.library->world_size()) {
       throw Error(ErrorCode::kMismatch,
                   fmt::format("rank {}: the MPI's world has {} ranks, and no rank {}; start all "
                               "ranks by one mpirun",
                               rank,
                               group_.library->world_size(),
-                              member.rank));
+                              member.job_rank));
     }
   }
   running_ = std::make_unique<MpiOperation>(group_);
 }
 
 MpiEngine::~MpiEngine() {
-  // After a failure the others may not come to do the same.
+  // After a failure the other ranks may not take part in freeing the communicator.
   if (group_.has_communicator && !has_failed_) {
     group_.library->leave(group_.communicator);
   }
@@ -148,7 +131,7 @@ void MpiEngine::execute(const Operation& operation, TimeLimit limit, Caller call
   }
 }
 
-// What the MPI still writes to must stay for as long as the process.
+// Leaks the memory to which the MPI may still write.
 void MpiEngine::abandon(const Operation& operation) noexcept {
   group_.library->abandon();
   try {
@@ -156,7 +139,7 @@ void MpiEngine::abandon(const Operation& operation) noexcept {
     [[maybe_unused]] const MpiOperation* const kept = running_.release();
     running_ = std::make_unique<MpiOperation>(group_);
   } catch (const std::exception&) {
-    return;  // Out of memory: the group is closed, and nothing is begun any more.
+    return;  // Out of memory: the group is closed, and no further operation begins.
   }
 }
 

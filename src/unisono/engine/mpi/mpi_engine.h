@@ -9,24 +9,25 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/engine/backends.h"
-#include "unisono/engine/capabilities.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/message_call.h"
 #include "unisono/engine/mpi/library.h"
 #include "unisono/engine/mpi/mpi_operation.h"
-#include "unisono/engine/operation.h"
-#include "unisono/engine/supervising_engine.h"
-#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/transport/rank_table.h"
 
 namespace unisono::engine::mpi {
 
-/// The MPI's own collective operations, each begun once all ranks of the node have called it, and
-/// supervised by the native engine. Messages and monitored_barrier() are the native engine's.
+/// Executes operations by the MPI's collective operations, under the supervision of the native
+/// engine: each begins after all ranks of the node have called. Delegates messages and
+/// monitored_barrier() to the native engine.
+///
+/// Owned by the group. Threads as in Engine. After a failure in an operation of the MPI, the memory
+/// of the operation is leaked, and the process has no further operations by the MPI.
 class MpiEngine final : public Engine {
  public:
-  /// Throws Error(kMismatch) where this rank has another number in the MPI's world.
-  MpiEngine(std::shared_ptr<Library> library,
-            const rendezvous::Roster& roster,
+  /// Throws Error(kMismatch) if the MPI's world does not contain the ranks of the roster under the
+  /// same numbers.
+  MpiEngine(std::shared_ptr<MpiLibrary> library,
+            const transport::RankTable& roster,
             std::shared_ptr<SupervisingEngine> native);
   ~MpiEngine() override;
   MpiEngine(const MpiEngine&) = delete;
@@ -52,11 +53,11 @@ class MpiEngine final : public Engine {
 
   std::shared_ptr<SupervisingEngine> native_;
   MpiGroup group_;
-  std::unique_ptr<MpiOperation> running_;  // Of one operation after the other: it keeps its memory.
+  std::unique_ptr<MpiOperation> running_;  // Reused by consecutive operations, with its memory.
   bool has_failed_ = false;
 };
 
-/// The backend `mpi`, as it is in this installation.
+/// Returns the backend `mpi` of this installation.
 [[nodiscard]] Backend describe_backend();
 
 }  // namespace unisono::engine::mpi

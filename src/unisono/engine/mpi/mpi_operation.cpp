@@ -2,34 +2,107 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 
-#include "unisono/base/buffer.h"
-#include "unisono/base/deadline.h"
-#include "unisono/base/dtype.h"
+#include "unisono/base/bytes.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fnv.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/engine/mpi/blocks.h"
-#include "unisono/engine/mpi/module.h"
-#include "unisono/engine/operation.h"
+#include "unisono/base/reduction.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::engine::mpi {
 namespace {
 
+// Returns the begin of the first block with elements if the other blocks follow without gaps;
+// otherwise null, also if all blocks are empty.
+std::byte* begin_of_row(std::span<const Buffer> blocks) {
+  std::byte* begin = nullptr;
+  std::byte* end = nullptr;
+  for (const Buffer& block : blocks) {
+    auto* const data = static_cast<std::byte*>(block.data);
+    if (block.count == 0) {
+      continue;
+    }
+    if (begin != nullptr && data != end) {
+      return nullptr;
+    }
+    begin = begin == nullptr ? data : begin;
+    end = data + block.n_bytes();
+  }
+  return begin;
+}
+
+}  // namespace
+
+std::byte* Scratch::take(std::int64_t n_bytes) {
+  if (n_bytes > n_bytes_) {
+    memory_ = nullptr;
+    n_bytes_ = 0;
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(n_bytes));
+    n_bytes_ = n_bytes;
+  }
+  return memory_.get();
+}
+
+void MpiBlocks::set(std::span<const Buffer> blocks, bool is_apart) {
+  blocks_ = blocks;
+  counts_.clear();
+  offsets_.clear();
+  std::int64_t n_elems = 0;
+  std::int64_t n_bytes = 0;
+  for (const Buffer& block : blocks) {
+    counts_.push_back(static_cast<int>(block.count));
+    offsets_.push_back(static_cast<int>(n_elems));
+    n_elems += block.count;
+    n_bytes += block.n_bytes();
+  }
+  data_ = is_apart ? nullptr : begin_of_row(blocks);
+  is_copy_ = data_ == nullptr && n_bytes > 0;
+  if (is_copy_) {
+    data_ = scratch_.take(n_bytes);
+  }
+}
+
+void MpiBlocks::set_source(std::span<const Buffer> blocks) {
+  set(blocks, false);
+  if (is_copy_) {
+    std::byte* to = data_;
+    for (const Buffer& block : blocks_) {
+      to = std::copy_n(static_cast<const std::byte*>(block.data), block.n_bytes(), to);
+    }
+  }
+}
+
+void MpiBlocks::set_target(std::span<const Buffer> blocks, bool is_apart) {
+  set(blocks, is_apart);
+}
+
+void MpiBlocks::deliver() const {
+  if (is_copy_) {
+    const std::byte* from = data_;
+    for (const Buffer& block : blocks_) {
+      std::copy_n(from, block.n_bytes(), static_cast<std::byte*>(block.data));
+      from += block.n_bytes();
+    }
+  }
+}
+
+bool are_equal(std::span<const Buffer> blocks) {
+  return std::all_of(blocks.begin(), blocks.end(), [&](const Buffer& block) {
+    return block.count == blocks.front().count;
+  });
+}
+
+namespace {
+
 using transport::OperationKind;
 
-// For those who look after the ranks to find out which called what.
+// Time for the native engine to find the ranks with different calls.
 constexpr std::chrono::seconds kToFindWho{5};
 
-// Every kind has its case, so that the compiler finds the one that is missing.
+// The switch lists every kind, so that the compiler reports a missing case.
 Collective collective_of(OperationKind kind) {
   switch (kind) {
     case OperationKind::kBarrier:
@@ -57,15 +130,15 @@ Collective collective_of(OperationKind kind) {
     case OperationKind::kMonitoredBarrier:
       break;
   }
-  throw Error(ErrorCode::kInternal, "an MPI was given an operation that it has no call for");
+  throw Error(ErrorCode::kInternal, "MPI has no call for this operation");
 }
 
-// Whether only pairs of ranks know the sizes of blocks. The same on all ranks.
+// Returns whether only pairs of ranks know the sizes of blocks; equal on all ranks.
 bool has_unknown_counts(const transport::Descriptor& descriptor) {
   return descriptor.count == transport::kUneven;
 }
 
-// Whether blocks differ. The same on all ranks.
+// Returns whether blocks differ in size; equal on all ranks.
 bool has_own_counts(const transport::Descriptor& descriptor) {
   return has_unknown_counts(descriptor) ||
          (transport::has_blocks(descriptor.kind) && !transport::is_coalesced(descriptor.kind) &&
@@ -81,6 +154,7 @@ std::uint64_t fingerprint_of(const Operation& operation) {
   return hash;
 }
 
+// Throws Error(kMismatch) unless the numbers of elements are equal.
 void check_count(int rank, int given, int taken) {
   if (given != taken) {
     throw Error(
@@ -115,7 +189,7 @@ bool MpiOperation::advance() {
   if (stage_ == Stage::kDiffering) {
     if (differing_until_.has_passed()) {
       throw Error(ErrorCode::kMismatch,
-                  "ranks of other nodes called something else; their errors say what");
+                  "ranks of other nodes called another operation; see their errors");
     }
     return false;
   }
@@ -141,8 +215,8 @@ void MpiOperation::start(const CollectiveCall& call, Stage stage) {
   request_ = group_.library->begin(group_.communicator, call);
 }
 
-// The largest number, and the largest of what is left to the largest there is, which is the
-// smallest number: equal on all ranks where both come from one.
+// Reduces the maximum of the fingerprints, and the maximum of their complements, which is the
+// complement of the minimum. The fingerprints of all ranks are equal if maximum and minimum are.
 void MpiOperation::compare() {
   const std::uint64_t mine = fingerprint_of(*operation_);
   compared_ = {mine, ~mine};
@@ -172,8 +246,8 @@ void MpiOperation::run_or_exchange_counts() {
   }
 }
 
-// Who gives elements tells who takes them how many. In a gather they all go to the root, in a
-// scatter they all come from it.
+// Each giver sends its number of elements to the taker. In a gather the root takes all blocks; in a
+// scatter the root gives all blocks.
 void MpiOperation::exchange_counts() {
   their_counts_.assign(group_.world_ranks.size(), 0);
   const bool is_gather = call_.collective == Collective::kGather;
@@ -229,7 +303,7 @@ void MpiOperation::prepare() {
   }
 }
 
-// The MPI wants the result at the begin of the whole, or in other memory.
+// The MPI requires the result at the begin of the whole buffer, or in other memory.
 void MpiOperation::prepare_reduce_scatter() {
   const auto rank = static_cast<std::size_t>(group_.rank);
   sources_.set_source(operation_->ins);
@@ -239,7 +313,7 @@ void MpiOperation::prepare_reduce_scatter() {
   call_.receive = targets_.data();
   call_.is_in_place = false;
   call_.count = static_cast<int>(operation_->out.count);
-  // Each rank's result, which is as large as its block.
+  // The size of each rank's result, which equals the size of its block.
   call_.receive_counts = sources_.counts().data();
 }
 

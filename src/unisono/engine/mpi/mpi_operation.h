@@ -1,33 +1,85 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
-#include "unisono/engine/mpi/blocks.h"
+#include "unisono/engine/engine.h"
 #include "unisono/engine/mpi/library.h"
 #include "unisono/engine/mpi/module.h"
-#include "unisono/engine/operation.h"
-#include "unisono/engine/supervising_engine.h"
 
 namespace unisono::engine::mpi {
 
-/// What is the same for all operations of a group.
+/// Memory that is reused by consecutive operations.
+class Scratch {
+ public:
+  /// Returns at least `n_bytes` bytes of undefined content, valid until the next call.
+  [[nodiscard]] std::byte* take(std::int64_t n_bytes);
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::int64_t n_bytes_ = 0;
+};
+
+/// The blocks of an operation's input or output in the form of an MPI: a single memory, with
+/// offsets. Contiguous blocks are used in place; other blocks are copied. Owned by MpiOperation;
+/// used only by the thread that executes an operation.
+class MpiBlocks {
+ public:
+  /// Sets the blocks to read from, which must outlive this object's use of the blocks.
+  void set_source(std::span<const Buffer> blocks);
+
+  /// Sets the blocks to write to. With `is_apart`, results go to separate memory even if the blocks
+  /// are contiguous.
+  void set_target(std::span<const Buffer> blocks, bool is_apart);
+
+  /// Copies the results to the target's blocks, if they are in separate memory.
+  void deliver() const;
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+  [[nodiscard]] const std::vector<int>& counts() const { return counts_; }
+
+  [[nodiscard]] const std::vector<int>& offsets() const { return offsets_; }
+
+  /// Returns whether the MPI works on separate memory.
+  [[nodiscard]] bool is_copy() const { return is_copy_; }
+
+ private:
+  void set(std::span<const Buffer> blocks, bool is_apart);
+
+  std::span<const Buffer> blocks_;
+  std::byte* data_ = nullptr;
+  bool is_copy_ = false;
+  std::vector<int> counts_;
+  std::vector<int> offsets_;
+  Scratch scratch_;
+};
+
+/// Returns whether all blocks have the same number of elements.
+[[nodiscard]] bool are_equal(std::span<const Buffer> blocks);
+
+/// State shared by all operations of a group.
 struct MpiGroup {
-  std::shared_ptr<Library> library;
-  std::vector<int> world_ranks;  ///< Of its ranks in the MPI's world.
-  int rank = 0;                  ///< This rank's in the group.
+  std::shared_ptr<MpiLibrary> library;
+  std::vector<int> world_ranks;  ///< The group's ranks in the MPI's world.
+  int rank = 0;                  ///< This rank in the group.
   bool is_on_one_node = true;
   Handle communicator = {};
   bool has_communicator = false;  ///< Made by the first operation.
 };
 
-/// One operation as the MPI's: at first, where ranks of other nodes may have called something else,
-/// a comparison of what all have called; then the exchange of what only pairs of ranks know, where
-/// their blocks differ; then the operation itself.
+/// An operation as executed by the MPI, in stages: a comparison of all ranks' calls, if the group
+/// has several nodes; the exchange of block sizes that only pairs of ranks have; the operation
+/// itself.
+///
+/// Owned by MpiEngine, which reuses the object and its memory. Used only by the thread that
+/// executes an operation.
 class MpiOperation final : public SupervisedOperation {
  public:
   explicit MpiOperation(MpiGroup& group) : group_(group) {}
@@ -37,11 +89,11 @@ class MpiOperation final : public SupervisedOperation {
   void begin(const Operation& operation, std::uint32_t group) override;
   [[nodiscard]] bool advance() override;
 
-  /// Whether it has begun, on this rank, and is not done: the MPI may work on its memory, and ranks
-  /// may wait in it for ever.
+  /// Returns whether the operation has begun on this rank and is not done. The MPI may then use the
+  /// operation's memory, and other ranks may wait without end.
   [[nodiscard]] bool has_begun() const { return has_begun_; }
 
-  /// Keeps the memory that the operation is given for good.
+  /// Keeps the operation's memory permanently.
   void keep(const Operation& operation) { kept_ = operation; }
 
  private:
@@ -70,9 +122,9 @@ class MpiOperation final : public SupervisedOperation {
   std::array<std::uint64_t, 2> compared_ = {};
   Deadline differing_until_ = Deadline::never();
   std::vector<int> their_counts_;
-  Blocks sources_;
-  Blocks targets_;
-  std::array<Buffer, 1> own_ = {};  // This rank's result where it is written apart at first.
+  MpiBlocks sources_;
+  MpiBlocks targets_;
+  std::array<Buffer, 1> own_ = {};  // This rank's result, if written to separate memory first.
   Operation kept_ = {};
 };
 

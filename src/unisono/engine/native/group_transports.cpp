@@ -4,64 +4,49 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/collective/topology.h"
-#include "unisono/health/group_contacts.h"
-#include "unisono/health/group_registry.h"
-#include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/descriptor.h"
 #include "unisono/transport/dial.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/rank_address.h"
-#include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/stream.h"
-#include "unisono/transport/tcp/connection.h"
-#include "unisono/transport/tcp/dialer.h"
-#include "unisono/transport/tcp/packet_stream.h"
 
 namespace unisono::engine {
 namespace {
 
-shm::Endpoint make_endpoint(const TransportParts& parts) {
-  const collective::Topology& topology = parts.topology;
+// The endpoint has a bell socket if a waiting thread must poll connections and local peers
+// together.
+shm::Endpoint make_endpoint(const NativeParts& parts) {
+  const collective::Topology& topology = parts.group.topology;
   std::vector<shm::EndpointMember> members;
   for (std::size_t index = 0; index < parts.arenas.size(); ++index) {
     const int rank = topology.local_ranks()[index];
-    const rendezvous::Member& member = parts.roster.members[static_cast<std::size_t>(rank)];
+    const transport::Member& member = parts.group.ranks.member(rank);
     members.push_back({.arena = parts.arenas[index].arena,
-                       // Behind the control block.
+                       // The endpoint lies behind the control block.
                        .offset_bytes = parts.arenas[index].offset_bytes +
                                        shm::ControlBlock::n_bytes(topology.local_world_size()),
                        .pid = static_cast<pid_t>(member.pid),
-                       .name = rendezvous::describe(member),
-                       .bell = fmt::format("{}-messages-{}", member.endpoint, parts.group)});
+                       .name = transport::describe(member),
+                       .bell = fmt::format("{}-messages-{}", member.endpoint, parts.group.number)});
   }
   const bool has_bell_socket = topology.n_nodes() > 1 && topology.local_world_size() > 1;
-  return {std::move(members), topology.local_rank(), has_bell_socket, parts.has_single_copy};
+  return {std::move(members),
+          topology.local_rank(),
+          has_bell_socket,
+          parts.config.single_copy != SingleCopy::kOff};
 }
 
-tcp::DialerParts dialer_parts(const TransportParts& parts,
+tcp::DialerParts dialer_parts(const NativeParts& parts,
                               const char* purpose,
-                              tcp::Caller caller) {
-  return {.members = health::addresses_of(parts.roster),
+                              tcp::DialingRank caller) {
+  return {.members = transport::addresses_of(parts.group.ranks),
           .secret = parts.secret,
-          .mine = {.job = parts.roster.job,
+          .mine = {.job = parts.group.ranks.job,
                    .purpose = purpose,
-                   .rank = parts.roster.self().rank,
-                   .group = parts.group},
+                   .rank = parts.group.ranks.self().job_rank,
+                   .group = parts.group.number},
           .caller = caller,
           .make_stream = parts.make_stream,
-          .has_other_nodes = parts.topology.n_nodes() > 1};
+          .has_other_nodes = parts.group.topology.n_nodes() > 1};
 }
 
 }  // namespace
@@ -74,23 +59,24 @@ bool GroupTransports::have_all_left(const shm::ArenaPart& part, int local_world_
   return shm::ControlBlock::have_all_left(*part.arena, part.offset_bytes, local_world_size);
 }
 
-GroupTransports::GroupTransports(const TransportParts& parts)
-    : roster_(parts.roster),
-      topology_(parts.topology),
-      group_(parts.group),
+GroupTransports::GroupTransports(const NativeParts& parts)
+    : ranks_(parts.group.ranks),
+      topology_(parts.group.topology),
+      group_(parts.group.number),
       control_block_(topology_.local_ranks(), parts.arenas, topology_.local_rank()),
-      traffic_(parts.roster.members.size()),
-      // All ranks call an operation at about the same time: it would be open twice each time.
+      traffic_(parts.group.ranks.members.size()),
+      // All ranks call an operation at about the same time. If either rank could dial, each pair
+      // would open two connections.
       connections_(
-          dialer_parts(parts, transport::kDataPurpose, tcp::Caller::kHigherRank),
-          [group = group_, job_ranks = parts.job_ranks](
+          dialer_parts(parts, transport::kDataPurpose, tcp::DialingRank::kHigherRank),
+          [group = group_, job_ranks = parts.group.job_ranks](
               int rank, const std::string& name, std::unique_ptr<transport::Stream> stream) {
             return std::make_unique<tcp::Connection>(
                 rank, name, group, std::move(stream), job_ranks);
           }),
       endpoint_(make_endpoint(parts)),
       packet_streams_(
-          dialer_parts(parts, transport::kMessagePurpose, tcp::Caller::kEither),
+          dialer_parts(parts, transport::kMessagePurpose, tcp::DialingRank::kEither),
           [this](int /*rank*/, const std::string& name, std::unique_ptr<transport::Stream> stream) {
             return std::make_unique<tcp::PacketStream>(name, group_, std::move(stream));
           }) {}
@@ -110,8 +96,8 @@ void GroupTransports::deliver(int rank, std::string_view purpose, Fd socket) {
   }
 }
 
-void GroupTransports::turn_away(int socket, const Error& reason) const noexcept {
-  (void)transport::welcome(socket);
+void GroupTransports::reject(int socket, const Error& reason) const noexcept {
+  (void)transport::send_accept(socket);
   transport::send_abort(socket, group_, reason);
 }
 
@@ -126,10 +112,10 @@ void GroupTransports::announce_leave() const {
   }
 }
 
-health::MetRanks GroupTransports::close() {
-  health::MetRanks met;
+transport::ConnectedPeers GroupTransports::close() {
+  transport::ConnectedPeers met;
   for (int rank = 0; rank < topology_.world_size(); ++rank) {
-    const int job_rank = roster_.members[static_cast<std::size_t>(rank)].rank;
+    const int job_rank = ranks_.member(rank).job_rank;
     if (connections_.find(rank) != nullptr) {
       met.by_operations.insert(job_rank);
     }

@@ -4,62 +4,44 @@
 #include <sys/types.h>
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <memory_resource>
-#include <optional>
-#include <utility>
-#include <vector>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/buffer.h"
-#include "unisono/base/cores.h"
-#include "unisono/base/deadline.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
+#include "unisono/base/process.h"
 #include "unisono/collective/canonical_tree.h"
 #include "unisono/collective/reduce_plan.h"
-#include "unisono/collective/step_plan.h"
-#include "unisono/collective/topology.h"
-#include "unisono/engine/native/collectives/algorithm_choice.h"
-#include "unisono/engine/native/collectives/coalescing.h"
-#include "unisono/engine/native/collectives/collectives.h"
-#include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/operation_reporter.h"
-#include "unisono/engine/native/supervision.h"
-#include "unisono/engine/operation.h"
-#include "unisono/kernels/reduce.h"
-#include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/descriptor.h"
+#include "unisono/transport/rank_table.h"
+#include "unisono/transport/remote/connection.h"
 #include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/tcp/connection.h"
-#include "unisono/transport/wait_monitor.h"
-#include "unisono/transport/waiter.h"
+#include "unisono/transport/wait.h"
 
 namespace unisono::engine {
 namespace {
 
-// A rank that was not waited for may have gone on by so many calls when it first waits.
+// Number of calls that a rank remembers. A rank that no peer has waited for may be this many calls
+// ahead when it first waits.
 constexpr std::size_t kRememberedCalls = 64;
 
-// Of some ten ranks. Beyond that the heap's cost is lost in the work.
+// Bytes of stack for the bookkeeping of an operation; enough for about ten ranks. With more ranks,
+// the cost of heap memory is small against the work.
 constexpr std::size_t kOperationBytes = 4096;
 
+// A progress thread does not spin, because its rank may compute meanwhile.
 transport::WaitMode wait_mode(Caller caller, bool has_cores) {
   return caller == Caller::kProgress ? transport::kBriefWait : transport::calling_wait(has_cores);
 }
 
-// Whether a rank may end its part before another finds that ranks differ: it may only send, or only
-// receive, or exchange nothing with the two ranks that differ.
+// Returns whether a rank may end its part before another rank detects a mismatch: the rank may only
+// send, or only receive, or exchange no data with the two ranks that differ.
 bool may_end_before_a_mismatch(const transport::Descriptor& descriptor) {
   return !transport::needs_all(descriptor.kind) || transport::is_coalesced(descriptor.kind) ||
          descriptor.count == transport::kUneven;
 }
 
-bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
+bool has_core_for_each_rank_here(const transport::RankTable& roster) {
   std::vector<pid_t> processes;
-  for (const rendezvous::Member& member : roster.members) {
+  for (const transport::Member& member : roster.members) {
     if (member.node == roster.self().node) {
       processes.push_back(static_cast<pid_t>(member.pid));
     }
@@ -71,11 +53,11 @@ bool has_core_for_each_rank_here(const rendezvous::Roster& roster) {
 
 NativeEngine::NativeEngine(NativeParts parts)
     : parts_(std::move(parts)),
-      topology_(parts_.transports.topology),
-      has_cores_(has_core_for_each_rank_here(parts_.transports.roster)),
-      transports_(parts_.transports),
+      topology_(parts_.group.topology),
+      has_cores_(has_core_for_each_rank_here(parts_.group.ranks)),
+      transports_(parts_),
       plans_(topology_),
-      choice_(topology_, parts_.ranks, parts_.links),
+      choice_(topology_, parts_.group, parts_.config.links),
       peers_(parts_, transports_, has_cores_),
       messages_(parts_, transports_, has_cores_) {}
 
@@ -105,7 +87,7 @@ void NativeEngine::run(OperationContext& context) {
     case transport::OperationKind::kNone:
       break;
   }
-  UNISONO_CHECK(false, "an operation has no kind");
+  UNISONO_CHECK(false, "an operation has an invalid kind");
 }
 
 void NativeEngine::reduce(OperationContext& context) {
@@ -115,8 +97,7 @@ void NativeEngine::reduce(OperationContext& context) {
   if (collective::goes_in_steps(algorithm)) {
     reduce_in_steps(context, plans_.in_steps(algorithm));
   } else if (algorithm != Algorithm::kOneShot) {
-    reduce_two_shot(
-        context, plans_.two_shot(receivers), plans_.whole_tree(), compression_of(algorithm));
+    reduce_two_shot(context, plans_.two_shot(receivers), plans_.whole_tree());
   } else if (topology_.n_nodes() == 1) {
     reduce_in_slots(context, plans_.two_shot(receivers), plans_.whole_tree());
   } else {
@@ -156,7 +137,7 @@ void NativeEngine::carry_out(const Operation& called,
     remember(operation);
   }
   const OperationReporter reporter(called, parts_, transports_.connections(), calls_);
-  transport::WaitMonitor wait_monitor(limit, parts_.stall, parts_.failure, reporter);
+  transport::WaitMonitor wait_monitor(limit, parts_.config.stall, parts_.group.failure, reporter);
   const tcp::OperationTag tag{.sequence = operation.sequence,
                               .descriptor = operation.descriptor,
                               .blocks = agreed_blocks(called)};
@@ -166,7 +147,7 @@ void NativeEngine::carry_out(const Operation& called,
       .operation = operation,
       .called = called,
       .topology = topology_,
-      .ranks = parts_.ranks,
+      .group = parts_.group,
       .control_block = transports_.control_block(),
       .exchange = tcp::Exchange(
           transports_.connections(), transports_.traffic_counters(), tag, wait_monitor),
@@ -182,23 +163,24 @@ void NativeEngine::carry_out(const Operation& called,
     if (supervised == nullptr) {
       run(context);
     } else {
-      carry_out_supervised(*supervised, context, parts_.transports.group);
+      carry_out_supervised(*supervised, context, parts_.group.number);
     }
     transports_.control_block().note_finished(operation.sequence);
   } catch (const Error& error) {
     transports_.control_block().give_up();
     if (operation.descriptor.kind == transport::OperationKind::kMonitoredBarrier) {
-      parts_.health.note_late(operation.sequence, context.find_absent());
+      parts_.group.events.note_late(operation.sequence, context.find_absent());
     }
     if (topology_.n_nodes() > 1) {
-      // Somebody may wait for what this rank has not called, and come to ask.
-      parts_.diagnostics.tell_calls(calls_);
+      // Another rank may wait for an operation that this rank has not called, and reads these
+      // calls.
+      parts_.group.events.publish_calls(calls_);
     }
-    // What another thread knew first is the cause.
-    throw reporter.complete(parts_.failure.is_set() ? parts_.failure.error() : error);
+    // A failure that another thread has set first is the cause.
+    throw reporter.complete(parts_.group.failure.is_set() ? parts_.group.failure.error() : error);
   } catch (const std::exception& error) {
     transports_.control_block().give_up();
-    throw reporter.complete({ErrorCode::kInternal, error.what()});  // Out of memory, say.
+    throw reporter.complete({ErrorCode::kInternal, error.what()});  // For example out of memory.
   }
   if (packed) {
     Coalescing::unpack(*packed, called);
@@ -213,26 +195,25 @@ void NativeEngine::check(const Operation& operation) const {
   kernels::check_reduction(descriptor.dtype, descriptor.reduce);
   if (descriptor.reduce == ReduceKind::kUser &&
       (operation.user == nullptr || operation.user->combine == nullptr)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the reduction is the user's own, but there is no function");
+    throw Error(ErrorCode::kInvalidArgument, "the reduction is user-defined, but has no function");
   }
   choice_.check(operation);
 }
 
-std::optional<Error> NativeEngine::look_at_ranks() {
-  parts_.health.listen();
-  parts_.failure.throw_if_set();
+std::optional<Error> NativeEngine::check_peers() {
+  parts_.group.events.check_peers();
+  parts_.group.failure.throw_if_set();
   std::vector<int> others;
   for (int rank = 0; rank < topology_.world_size(); ++rank) {
     if (rank != topology_.rank()) {
       others.push_back(rank);
     }
   }
-  const std::optional<int> departed = parts_.ranks.find_departed(others);
+  const std::optional<int> departed = parts_.group.find_departed(others);
   if (!departed) {
     return std::nullopt;
   }
-  return Error(ErrorCode::kPeerLost, parts_.ranks.describe_departed(*departed));
+  return Error(ErrorCode::kPeerLost, parts_.group.events.describe_departed(*departed));
 }
 
 Buffer NativeEngine::allocate(std::int64_t count, DType dtype) {
@@ -253,7 +234,8 @@ std::uint64_t NativeEngine::find_doubtful_operation() {
       connection->look_for_abort();
     }
   } catch (const Error& error) {
-    parts_.failure.set({error.code(), fmt::format("{} {}", parts_.ranks.prefix(), error.what())});
+    parts_.group.failure.set(
+        {error.code(), fmt::format("{} {}", parts_.group.prefix, error.what())});
   }
   return calls_.back().sequence;
 }

@@ -6,52 +6,51 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
+#include "unisono/base/reduction.h"
 #include "unisono/collective/topology.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/group_engine.h"
-#include "unisono/engine/message_call.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
-#include "unisono/engine/native/collectives/coalescing.h"
-#include "unisono/engine/native/collectives/reduce_plans.h"
+#include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/group_transports.h"
-#include "unisono/engine/native/memory/peer_memory.h"
-#include "unisono/engine/native/native_parts.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/engine/native/point_to_point/point_to_point_progress.h"
-#include "unisono/engine/operation.h"
-#include "unisono/engine/supervising_engine.h"
-#include "unisono/health/diagnostics_store.h"
-#include "unisono/health/group_registry.h"
-#include "unisono/health/rank_wait.h"
-#include "unisono/health/wait_id.h"
+#include "unisono/engine/native/shared_memory.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/stall.h"
 #include "unisono/transport/traffic.h"
 
 namespace unisono::engine {
 
-/// Shared memory inside the node, tcp between nodes.
+/// Executes a group's operations and messages: shared memory inside the node, tcp between nodes.
+///
+/// Made by NativeEngines::make(); the references in NativeParts must outlive the engine. Threads
+/// and errors as in GroupEngine.
 class NativeEngine final : public GroupEngine {
  public:
   explicit NativeEngine(NativeParts parts);
 
   void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
+
+  [[nodiscard]] const std::string& prefix() const override { return parts_.group.prefix; }
+
   void supervise(const Operation& operation,
                  TimeLimit limit,
                  Caller caller,
                  SupervisedOperation& supervised) override;
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
   void check(const Operation& operation) const override;
-  [[nodiscard]] std::optional<Error> look_at_ranks() override;
+  [[nodiscard]] std::optional<Error> check_peers() override;
 
   [[nodiscard]] Algorithm last_algorithm() const noexcept override {
     return last_algorithm_.load(std::memory_order_relaxed);
@@ -70,8 +69,8 @@ class NativeEngine final : public GroupEngine {
     transports_.deliver(rank, purpose, std::move(socket));
   }
 
-  void turn_away(int socket, const Error& reason) const noexcept override {
-    transports_.turn_away(socket, reason);
+  void reject(int socket, const Error& reason) const noexcept override {
+    transports_.reject(socket, reason);
   }
 
   [[nodiscard]] std::vector<RankTraffic> traffic() const override { return transports_.traffic(); }
@@ -96,11 +95,11 @@ class NativeEngine final : public GroupEngine {
 
   void listen_for_messages() noexcept override { messages_.listen(); }
 
-  [[nodiscard]] std::optional<health::RankWait> find_receive(const health::WaitId& id) override {
+  [[nodiscard]] std::optional<transport::Stall> find_receive(const transport::WaitId& id) override {
     return messages_.find_receive(id);
   }
 
-  [[nodiscard]] std::optional<health::RankWait> find_receive_of(std::uint64_t thread) override {
+  [[nodiscard]] std::optional<transport::Stall> find_receive_of(std::uint64_t thread) override {
     return messages_.find_receive_of(thread);
   }
 
@@ -124,12 +123,12 @@ class NativeEngine final : public GroupEngine {
 
   void announce_leave() override { transports_.announce_leave(); }
 
-  [[nodiscard]] health::MetRanks close() override { return transports_.close(); }
+  [[nodiscard]] transport::ConnectedPeers close() override { return transports_.close(); }
 
   void leave_memory() override { transports_.leave(); }
 
  private:
-  // `supervised` is null where this engine does it itself.
+  // `supervised` is null if this engine executes the operation itself.
   void carry_out(const Operation& called,
                  TimeLimit limit,
                  Caller caller,
@@ -140,19 +139,19 @@ class NativeEngine final : public GroupEngine {
 
   NativeParts parts_;
   const collective::Topology& topology_;
-  bool has_cores_;  // For each of the node's ranks.
+  bool has_cores_;  // The node has a core for each of its ranks.
   GroupTransports transports_;
   ReducePlans plans_;
   AlgorithmChoice choice_;
-  // Whoever asks learns of one operation or the next: nothing else depends on it.
+  // Relaxed accesses suffice: a reader gets the algorithm of either of two consecutive operations.
   std::atomic<Algorithm> last_algorithm_ = Algorithm::kAuto;
   PeerMemory peers_;
   Coalescing coalescing_;
   std::vector<std::byte> scratch_;
   std::vector<kernels::ReduceInput> inputs_;
   std::vector<void*> outputs_;
-  // The last calls, oldest first; kept where there are several nodes.
-  std::vector<health::CallRecord> calls_;
+  // The last calls, oldest first; empty in a group of a single node.
+  std::vector<transport::CallRecord> calls_;
   PointToPointProgress messages_;
 };
 

@@ -18,12 +18,11 @@
 #include "unisono/base/mutex.h"
 #include "unisono/engine/group_engine.h"
 #include "unisono/engine/native/group_transports.h"
-#include "unisono/engine/native/memory/symmetric_memory.h"
 #include "unisono/engine/native/native_engine.h"
-#include "unisono/engine/native/native_parts.h"
-#include "unisono/rendezvous/roster/roster.h"
+#include "unisono/engine/native/shared_memory.h"
+#include "unisono/transport/rank_table.h"
 #include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/asymmetric_fence.h"
+#include "unisono/transport/shm/doorbell.h"
 #include "unisono/transport/shm/node.h"
 #include "unisono/transport/shm/node_memory.h"
 #include "unisono/transport/stream.h"
@@ -32,37 +31,38 @@ namespace unisono::engine {
 
 namespace {
 
-// Peers may still look at it.
+// Memory of a group that this rank has left. Peers may still access it.
 struct Retired {
   std::int64_t offset;
   int local_world_size;
 };
 
-std::vector<shm::NodeEndpoint> endpoints_of_others(const rendezvous::Roster& roster) {
+std::vector<shm::NodeEndpoint> endpoints_of_others(const transport::RankTable& roster) {
   std::vector<shm::NodeEndpoint> endpoints;
-  for (const rendezvous::Member& member : roster.members) {
-    if (member.rank != roster.rank && member.node == roster.self().node) {
-      endpoints.push_back({.rank = member.rank,
+  for (const transport::Member& member : roster.members) {
+    if (member.job_rank != roster.rank && member.node == roster.self().node) {
+      endpoints.push_back({.rank = member.job_rank,
                            .socket = member.endpoint,
-                           .name = rendezvous::describe(member),
+                           .name = transport::describe(member),
                            .pid = static_cast<pid_t>(member.pid)});
     }
   }
   return endpoints;
 }
 
-// Of the job, in order.
-std::vector<int> ranks_of_node(const rendezvous::Roster& roster) {
+// Returns the job's ranks on this node, in ascending order.
+std::vector<int> ranks_of_node(const transport::RankTable& roster) {
   std::vector<int> ranks;
-  for (const rendezvous::Member& member : roster.members) {
+  for (const transport::Member& member : roster.members) {
     if (member.node == roster.self().node) {
-      ranks.push_back(member.rank);
+      ranks.push_back(member.job_rank);
     }
   }
   return ranks;
 }
 
-// Where nobody says more: all arenas of a node together fit into half of a process's addresses.
+// Returns the default arena size in bytes: all arenas of a node together take at most half of a
+// process's address space.
 std::int64_t arena_bytes_for(std::size_t n_ranks) {
   constexpr std::int64_t kAddresses = std::int64_t{1} << 46;
   return std::min(shm::default_arena_bytes(), kAddresses / static_cast<std::int64_t>(n_ranks));
@@ -71,12 +71,12 @@ std::int64_t arena_bytes_for(std::size_t n_ranks) {
 }  // namespace
 
 struct NativeEngines::Shared {
-  Config config;
+  base::Config config;
   transport::MakeStream streams;
-  // Once the ranks have met:
+  // Set once the ranks have met:
   std::shared_ptr<SymmetricMemory> memory = nullptr;
   std::string secret = {};
-  std::map<int, std::shared_ptr<const shm::Arena>> arenas = {};  // By rank of the job.
+  std::map<int, std::shared_ptr<const shm::Arena>> arenas = {};  // Indexed by rank of the job.
   Mutex mutex{};
   std::vector<Retired> retired UNISONO_GUARDED_BY(mutex) = {};
 
@@ -102,12 +102,12 @@ void NativeEngines::prepare_process() {
   shm::join_asymmetric_fences_early();
 }
 
-NativeEngines::NativeEngines(const Config& config)
+NativeEngines::NativeEngines(const base::Config& config)
     : shared_(new Shared{.config = config, .streams = transport::find_streams(config.transport)}) {}
 
 NativeEngines::~NativeEngines() = default;
 
-shm::NodeMemory NativeEngines::meet(const rendezvous::Roster& roster,
+shm::NodeMemory NativeEngines::meet(const transport::RankTable& roster,
                                     const std::string& secret,
                                     int listener,
                                     Deadline deadline,
@@ -131,33 +131,19 @@ shm::NodeMemory NativeEngines::meet(const rendezvous::Roster& roster,
   return node;
 }
 
-std::shared_ptr<GroupEngine> NativeEngines::make(const GroupParts& parts) {
+std::shared_ptr<GroupEngine> NativeEngines::make(const GroupContext& group,
+                                                 const std::vector<std::int64_t>& offsets) {
   std::vector<shm::ArenaPart> arenas;
-  for (std::size_t index = 0; index < parts.offsets.size(); ++index) {
-    const auto rank = static_cast<std::size_t>(parts.topology.local_ranks()[index]);
-    arenas.push_back(shared_->part_of(parts.roster.members[rank].rank, parts.offsets[index]));
+  for (std::size_t index = 0; index < offsets.size(); ++index) {
+    const int rank = group.topology.local_ranks()[index];
+    arenas.push_back(shared_->part_of(group.ranks.member(rank).job_rank, offsets[index]));
   }
-  const Config& config = shared_->config;
-  return std::make_shared<NativeEngine>(
-      NativeParts{.transports = {.group = parts.group,
-                                 .roster = parts.roster,
-                                 .topology = parts.topology,
-                                 .secret = shared_->secret,
-                                 .arenas = std::move(arenas),
-                                 .make_stream = shared_->streams,
-                                 .has_single_copy = config.single_copy != SingleCopy::kOff,
-                                 .job_ranks = parts.ranks.job_ranks()},
-                  .memory = shared_->memory,
-                  .failure = parts.failure,
-                  .single_copy = config.single_copy,
-                  .links = config.links,
-                  .ranks = parts.ranks,
-                  .status = parts.status,
-                  .health = parts.health,
-                  .work_waits = parts.work_waits,
-                  .diagnostics = parts.diagnostics,
-                  .stall = config.stall,
-                  .checks_buffers = config.checks_buffers});
+  return std::make_shared<NativeEngine>(NativeParts{.group = group,
+                                                    .secret = shared_->secret,
+                                                    .arenas = std::move(arenas),
+                                                    .make_stream = shared_->streams,
+                                                    .memory = shared_->memory,
+                                                    .config = shared_->config});
 }
 
 bool NativeEngines::is_symmetric(const Buffer& buffer) const {

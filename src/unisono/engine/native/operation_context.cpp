@@ -2,24 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/reduction.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
 namespace {
 
-// What a rank shows in its slot of the sizes of its blocks.
+// Sizes of a rank's blocks as published in its slot.
 struct SharedCounts {
   std::int64_t n;
   std::array<std::int64_t, shm::kSlotBytes / sizeof(std::int64_t) - 1> counts;
@@ -33,7 +26,7 @@ SharedCounts& counts_in(std::byte* slot) {
 
 }  // namespace
 
-shm::Placement OperationContext::place_in_arena() const {
+shm::SlotPlacement OperationContext::place_in_arena() const {
   const shm::Arena& arena = control_block.arena(self());
   return {.in_offset = arena.offset_of(in_bytes(), operation.in.n_bytes()).value_or(-1),
           .out_offset = arena.offset_of(out_bytes(), operation.out.n_bytes()).value_or(-1),
@@ -42,7 +35,7 @@ shm::Placement OperationContext::place_in_arena() const {
 }
 
 void OperationContext::enter_with_buffers() {
-  shm::Placement placement = place_in_arena();
+  shm::SlotPlacement placement = place_in_arena();
   if (peers.is_shared_for_reductions()) {
     placement.in_address = reinterpret_cast<std::uintptr_t>(in_bytes());
     placement.out_address = reinterpret_cast<std::uintptr_t>(out_bytes());
@@ -50,7 +43,7 @@ void OperationContext::enter_with_buffers() {
   enter_with(placement);
 }
 
-void OperationContext::enter_with(const shm::Placement& placement) {
+void OperationContext::enter_with(const shm::SlotPlacement& placement) {
   control_block.own_header(operation.sequence).placement = placement;
   enter();
 }
@@ -67,8 +60,8 @@ void OperationContext::enter() {
   check_headers();
 }
 
-// Not with this rank's own header: its line is on the way to the peers, and waiting for it would
-// take as long as a quarter of a meeting.
+// Skips this rank's own header: its cache line is on the way to the peers, and to wait for the line
+// would take a quarter of the time of a meeting.
 void OperationContext::check_headers() {
   for (int peer = 0; peer < n_local(); ++peer) {
     if (peer != self() && !header(peer).has_descriptor(operation.descriptor)) [[unlikely]] {
@@ -77,8 +70,8 @@ void OperationContext::check_headers() {
   }
 }
 
-// All ranks of the node see the same headers, so all come to the same words, save that one which
-// could not wait for the others knows no sizes.
+// All ranks of the node read the same headers, so all produce the same text. A rank that could not
+// wait for the others omits the block sizes.
 Error OperationContext::mismatch() {
   const transport::Descriptor first = header(0).descriptor();
   int peer = 1;
@@ -89,17 +82,17 @@ Error OperationContext::mismatch() {
   const bool has_counts = transport::may_differ_in_blocks(first, other) && share_counts();
   const auto known = [&](int local_rank, const transport::Descriptor& descriptor) {
     return transport::KnownCall{
-        .who = ranks.describe(rank_at(local_rank)),
+        .who = group.describe(rank_at(local_rank)),
         .sequence = operation.sequence,
         .descriptor = descriptor,
         .counts = has_counts ? shared_counts(local_rank) : std::vector<std::int64_t>()};
   };
-  return transport::mismatch(known(0, first), known(peer, other), ranks.job_ranks());
+  return transport::mismatch(known(0, first), known(peer, other), group.job_ranks);
 }
 
-// As many of the sizes of this rank's blocks as fit, in its slot: the operation that would use it
-// does not take place. False if not all of the node did: that ranks differ is known, and says more
-// than what became of a rank since.
+// Publishes the sizes of this rank's blocks, as many as fit, in the rank's slot, which is free
+// because the operation does not take place. Returns false unless all ranks of the node publish
+// sizes: the mismatch is a better error than a later failure of a rank. Throws Error(kInterrupted).
 bool OperationContext::share_counts() {
   const std::vector<std::int64_t> counts = transport::counts_of(agreed_blocks(called));
   SharedCounts& shared = counts_in(control_block.slot(self(), operation.sequence));

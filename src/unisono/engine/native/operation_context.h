@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -7,84 +8,94 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/collective/topology.h"
-#include "unisono/engine/native/memory/peer_memory.h"
-#include "unisono/engine/operation.h"
-#include "unisono/health/rank_status.h"
+#include "unisono/engine/engine.h"
+#include "unisono/engine/group_engine.h"
+#include "unisono/engine/native/shared_memory.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/kernels/reduce_tree.h"
+#include "unisono/transport/remote/exchange.h"
 #include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/tcp/exchange.h"
-#include "unisono/transport/wait_monitor.h"
-#include "unisono/transport/waiter.h"
+#include "unisono/transport/wait.h"
 
 namespace unisono::engine {
 
-/// One operation under way on this rank: what its steps share.
+/// Returns the duration of `action` in seconds.
+template <class Action>
+[[nodiscard]] double seconds_of(Action action) {
+  const auto start = std::chrono::steady_clock::now();
+  action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// State of an operation in progress on this rank, shared by the steps of the operation. Lives on
+/// the stack of the executing thread; used only by that thread.
 struct OperationContext {
   const Operation& operation;
-  const Operation& called;  ///< As the rank called it, before it was coalesced.
+  const Operation& called;  ///< The operation before it was coalesced.
   const collective::Topology& topology;
-  const health::RankStatus& ranks;
+  const GroupContext& group;
   shm::ControlBlock& control_block;
   tcp::Exchange exchange;
   transport::WaitMode mode;
   bool has_cores;  ///< The node has a core for each of its ranks.
   transport::WaitMonitor& wait_monitor;
   PeerMemory& peers;
-  // Of the engine, so that small operations allocate nothing.
+  // The engine's buffers, reused so that small operations allocate no memory.
   std::vector<std::byte>& scratch;
   std::vector<kernels::ReduceInput>& inputs;
   std::vector<void*>& outputs;
-  /// For what small operations note down until they end.
+  /// Memory for bookkeeping, released at the end of the operation.
   std::pmr::memory_resource& memory;
 
-  /// Shows this rank's header, waits for those of the node's ranks, and checks that all called the
-  /// same.
+  /// Publishes this rank's header, waits for the headers of the node's ranks, and throws the
+  /// mismatch error unless all ranks have called the same operation.
   void enter();
 
-  /// The same, after it has written into the header where `in` and `out` are.
+  /// Like enter(). The header also locates `in` and `out`.
   void enter_with_buffers();
 
-  /// Where they are in this rank's arena, if they lie there.
-  [[nodiscard]] shm::Placement place_in_arena() const;
+  /// Returns the offsets of `in` and `out` in this rank's arena; -1 for a buffer outside the arena.
+  [[nodiscard]] shm::SlotPlacement place_in_arena() const;
 
-  /// Enters with a header that shows `placement`.
-  void enter_with(const shm::Placement& placement);
+  /// Like enter(), with `placement` in the header.
+  void enter_with(const shm::SlotPlacement& placement);
 
-  /// The same, with up to shm::kInlineBytes that the node's ranks find in the header.
+  /// Like enter(), with up to shm::kInlineBytes of payload in the header for the node's ranks.
   void enter_with(std::span<const std::byte> payload);
 
-  /// Waits until every rank of the node has called it as often as this one.
+  /// Waits until every rank of the node has called sync() as often as this rank.
   void sync() { control_block.sync(mode, wait_monitor); }
 
-  /// An empty message from the lowest rank of each node to those of all others, then sync().
+  /// Exchanges empty messages between the lowest ranks of all nodes, then calls sync().
   void meet_other_nodes();
 
-  /// Instead of enter() and meet_other_nodes(): every rank tells every other by itself that it has
-  /// come, so each knows all who have not.
+  /// Replaces enter() and meet_other_nodes(). Every rank sends its arrival to every other rank, so
+  /// that each rank can list all absent ranks.
   void meet_every_rank();
 
-  /// In meet_every_rank(), or after it has thrown: the ranks that have not come.
+  /// Returns the ranks that have not arrived. Valid during meet_every_rank(), and after it has
+  /// thrown.
   [[nodiscard]] std::vector<int> find_absent() const;
 
+  /// Number of ranks on this node.
   [[nodiscard]] int n_local() const { return control_block.local_world_size(); }
 
-  /// What this rank shows on its node, one rank reads.
+  /// Returns whether the node has two ranks, so that a single peer reads the data that this rank
+  /// publishes.
   [[nodiscard]] bool has_one_peer() const { return n_local() == 2; }
 
-  /// This rank's index among those of its node.
+  /// This rank's index among the ranks of its node.
   [[nodiscard]] int self() const { return control_block.local_rank(); }
 
-  /// The lowest rank of each other node.
+  /// Returns the lowest rank of each other node.
   [[nodiscard]] std::vector<int> leaders_elsewhere() const;
 
-  /// The group's rank with this index on this node.
+  /// Returns the group's rank with this index on this node.
   [[nodiscard]] int rank_at(int local_rank) const {
     return topology.local_ranks()[static_cast<std::size_t>(local_rank)];
   }
 
+  /// The header of a rank of this node for this operation. Valid after enter().
   [[nodiscard]] const shm::OperationHeader& header(int local_rank) const {
     return control_block.header(local_rank, operation.sequence);
   }
@@ -93,22 +104,24 @@ struct OperationContext {
     return static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
   }
 
-  /// Elements of a cache line, or 1: ranks that write chunks of whole ones share none.
+  /// Returns the number of elements in a cache line, at least 1. Ranks that write chunks of whole
+  /// lines share no line.
   [[nodiscard]] std::int64_t elements_per_line() const;
 
-  /// Whether results had better be stored past the caches: the whole buffer does not fit in them.
+  /// Returns whether results should bypass the caches, because the whole buffer does not fit into
+  /// them.
   [[nodiscard]] bool is_streaming() const {
     return operation.in.n_bytes() >= (std::int64_t{8} << 20);
   }
 
-  /// Of the reduction's partial results.
+  /// Returns the type of the reduction's partial results.
   [[nodiscard]] DType partial_type() const;
 
   [[nodiscard]] std::int64_t partial_bytes() const {
     return static_cast<std::int64_t>(size_of(partial_type()));
   }
 
-  /// The operation's reduction, of these inputs to these outputs.
+  /// Returns the task that applies the operation's reduction to these inputs and outputs.
   [[nodiscard]] kernels::ReduceTask reduce_task(std::span<const kernels::ReduceInput> task_inputs,
                                                 kernels::ReduceSteps steps,
                                                 std::span<void* const> task_outputs) const {
@@ -122,6 +135,7 @@ struct OperationContext {
             .user = operation.user.get()};
   }
 
+  /// Number of elements in the descriptor.
   [[nodiscard]] std::int64_t count() const { return operation.descriptor.count; }
 
   [[nodiscard]] const std::byte* in_bytes() const {

@@ -3,34 +3,23 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/deadline.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
-#include "unisono/engine/engine.h"
-#include "unisono/engine/operation.h"
-#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/descriptor.h"
-#include "unisono/transport/relayed_error.h"
+#include "unisono/transport/failure.h"
 
 namespace unisono::engine::nccl {
 namespace {
 
 using transport::OperationKind;
 
-// The announcements of all ranks one after the other, each with this many counts behind it.
+// The announcements of all ranks in order of rank, each followed by `n_counts` counts.
 class Gathered {
  public:
   Gathered(std::size_t world_size, std::size_t n_counts)
-      : n_bytes_each_(sizeof(Announcement) + n_counts * sizeof(std::int64_t)),
+      : n_bytes_each_(sizeof(OperationAnnouncement) + n_counts * sizeof(std::int64_t)),
         bytes_(world_size * n_bytes_each_) {}
 
   [[nodiscard]] Buffer block(std::size_t rank) {
@@ -39,7 +28,9 @@ class Gathered {
 
   [[nodiscard]] std::int64_t n_bytes() const { return static_cast<std::int64_t>(bytes_.size()); }
 
-  void write(std::size_t rank, const Announcement& announcement, std::span<const Buffer> counted) {
+  void write(std::size_t rank,
+             const OperationAnnouncement& announcement,
+             std::span<const Buffer> counted) {
     std::uint8_t* at = bytes_.data() + rank * n_bytes_each_;
     std::memcpy(at, &announcement, sizeof(announcement));
     at += sizeof(announcement);
@@ -49,18 +40,18 @@ class Gathered {
     }
   }
 
-  [[nodiscard]] Announcement announcement(std::size_t rank) const {
-    Announcement result;
+  [[nodiscard]] OperationAnnouncement announcement(std::size_t rank) const {
+    OperationAnnouncement result;
     std::memcpy(&result, bytes_.data() + rank * n_bytes_each_, sizeof(result));
     return result;
   }
 
   [[nodiscard]] std::int64_t count(std::size_t rank, std::size_t index) const {
     std::int64_t result = 0;
-    std::memcpy(
-        &result,
-        bytes_.data() + rank * n_bytes_each_ + sizeof(Announcement) + index * sizeof(result),
-        sizeof(result));
+    std::memcpy(&result,
+                bytes_.data() + rank * n_bytes_each_ + sizeof(OperationAnnouncement) +
+                    index * sizeof(result),
+                sizeof(result));
     return result;
   }
 
@@ -69,17 +60,17 @@ class Gathered {
   std::vector<std::uint8_t> bytes_;
 };
 
-// As the caller calls its buffers: "all_reduce of weights".
+// Appends the operation's label, the caller's name of the buffers: "all_reduce of weights".
 std::string of_label(std::string call, const Operation& operation) {
   return operation.label.empty() ? std::move(call) : fmt::format("{} of {}", call, operation.label);
 }
 
-// Who called something else than rank 0 is the same rank to all.
-void check_same(const rendezvous::Roster& roster,
+// Compares all calls with the call of rank 0, so that every rank reports the same pair of ranks.
+void check_same(const transport::RankTable& roster,
                 const Operation& operation,
-                std::span<const Announcement> announcements) {
+                std::span<const OperationAnnouncement> announcements) {
   const auto known = [&](std::size_t rank) {
-    return transport::KnownCall{.who = rendezvous::describe(roster.members[rank]),
+    return transport::KnownCall{.who = transport::describe(roster.members[rank]),
                                 .sequence = operation.sequence,
                                 .descriptor = announcements[rank].descriptor,
                                 .counts = rank == static_cast<std::size_t>(roster.rank)
@@ -93,7 +84,7 @@ void check_same(const rendezvous::Roster& roster,
   }
 }
 
-void check_counts(const rendezvous::Roster& roster,
+void check_counts(const transport::RankTable& roster,
                   const Operation& operation,
                   const Gathered& gathered) {
   for (std::size_t peer = 0; peer < operation.outs.size(); ++peer) {
@@ -101,9 +92,9 @@ void check_counts(const rendezvous::Roster& roster,
     if (sent != operation.outs[peer].count) {
       throw Error(ErrorCode::kMismatch,
                   fmt::format("{} gives {} elements to {}, which takes {}",
-                              rendezvous::describe(roster.members[peer]),
+                              transport::describe(roster.members[peer]),
                               sent,
-                              rendezvous::describe(roster.self()),
+                              transport::describe(roster.self()),
                               operation.outs[peer].count));
     }
   }
@@ -111,19 +102,19 @@ void check_counts(const rendezvous::Roster& roster,
 
 }  // namespace
 
-Error with_call(const rendezvous::Roster& roster, const Operation& operation, const Error& error) {
+Error with_call(const std::string& prefix, const Operation& operation, const Error& error) {
   return transport::with_call(
-      fmt::format("[rank {}/{}]", roster.self().rank, roster.self().world_size),
+      prefix,
       of_label(transport::describe(operation.descriptor, operation.sequence), operation),
       error);
 }
 
-std::vector<Announcement> agree(Engine& native,
-                                const rendezvous::Roster& roster,
-                                const Operation& operation,
-                                const Announcement& own,
-                                TimeLimit limit,
-                                Caller caller) {
+std::vector<OperationAnnouncement> agree(SupervisingEngine& native,
+                                         const transport::RankTable& roster,
+                                         const Operation& operation,
+                                         const OperationAnnouncement& own,
+                                         TimeLimit limit,
+                                         Caller caller) {
   const auto world_size = static_cast<std::size_t>(roster.world_size());
   const auto self = static_cast<std::size_t>(roster.rank);
   const transport::Descriptor& descriptor = operation.descriptor;
@@ -131,7 +122,7 @@ std::vector<Announcement> agree(Engine& native,
       descriptor.kind == OperationKind::kAllToAll && descriptor.count == transport::kUneven;
   Gathered gathered(world_size, has_counts ? world_size : 0);
   gathered.write(self, own, has_counts ? std::span(operation.ins) : std::span<const Buffer>());
-  // Not in braces: GCC 12 takes what stands in them for uninitialized where a later part throws.
+  // No brace initialization: GCC 12 reports its parts as uninitialized if a later part throws.
   Operation exchange;
   exchange.descriptor = {
       .kind = OperationKind::kAllGather, .dtype = DType::kUInt8, .count = gathered.n_bytes()};
@@ -142,7 +133,7 @@ std::vector<Announcement> agree(Engine& native,
     exchange.outs.push_back(gathered.block(rank));
   }
   native.execute(exchange, limit, caller);
-  std::vector<Announcement> announcements;
+  std::vector<OperationAnnouncement> announcements;
   for (std::size_t rank = 0; rank < world_size; ++rank) {
     announcements.push_back(gathered.announcement(rank));
   }
@@ -152,13 +143,13 @@ std::vector<Announcement> agree(Engine& native,
       check_counts(roster, operation, gathered);
     }
   } catch (const Error& error) {
-    throw with_call(roster, operation, error);
+    throw with_call(native.prefix(), operation, error);
   }
   return announcements;
 }
 
-std::string explain_same_gpu(const rendezvous::Roster& roster,
-                             std::span<const Announcement> announcements) {
+std::string explain_same_gpu(const transport::RankTable& roster,
+                             std::span<const OperationAnnouncement> announcements) {
   for (std::size_t rank = 0; rank < announcements.size(); ++rank) {
     for (std::size_t other = 0; other < rank; ++other) {
       const bool is_same = announcements[rank].device >= 0 &&

@@ -1,27 +1,132 @@
 #include "unisono/engine/nccl/calls.h"
 
 #include <driver_types.h>
-#include <nccl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/engine/nccl/nccl_library.h"
-#include "unisono/engine/nccl/reductions.h"
-#include "unisono/engine/operation.h"
+#include "unisono/kernels/reduce.h"
 #include "unisono/transport/descriptor.h"
 
 namespace unisono::engine::nccl {
 namespace {
 
+// Returns NCCL's form of the type for arithmetic; std::nullopt for 16-bit integers.
+std::optional<Elements> numbers_of(DType dtype) {
+  switch (dtype) {
+    case DType::kInt8:
+      return Elements{ncclInt8, 1};
+    case DType::kUInt8:
+    case DType::kBool:
+      return Elements{ncclUint8, 1};
+    case DType::kInt32:
+      return Elements{ncclInt32, 1};
+    case DType::kUInt32:
+      return Elements{ncclUint32, 1};
+    case DType::kInt64:
+      return Elements{ncclInt64, 1};
+    case DType::kUInt64:
+      return Elements{ncclUint64, 1};
+    case DType::kFloat16:
+      return Elements{ncclFloat16, 1};
+    case DType::kBFloat16:
+      return Elements{ncclBfloat16, 1};
+    case DType::kFloat32:
+      return Elements{ncclFloat32, 1};
+    case DType::kFloat64:
+      return Elements{ncclFloat64, 1};
+    case DType::kComplex64:
+      return Elements{ncclFloat32, 2};
+    case DType::kComplex128:
+      return Elements{ncclFloat64, 2};
+    case DType::kInt16:
+    case DType::kUInt16:
+      break;
+  }
+  return std::nullopt;
+}
+
+// Returns NCCL's operation on integers and floats; std::nullopt for kinds that NCCL does not have.
+std::optional<ncclRedOp_t> op_for_numbers(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum:
+      return ncclSum;
+    case ReduceKind::kAvg:
+      return ncclAvg;
+    case ReduceKind::kProduct:
+      return ncclProd;
+    case ReduceKind::kMin:
+      return ncclMin;
+    case ReduceKind::kMax:
+      return ncclMax;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Returns the operation on bytes that are 0 or 1.
+std::optional<ncclRedOp_t> op_for_bools(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum:
+    case ReduceKind::kMax:
+    case ReduceKind::kBor:
+      return ncclMax;
+    case ReduceKind::kProduct:
+    case ReduceKind::kMin:
+    case ReduceKind::kBand:
+      return ncclMin;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Returns the operation, which applies to real and imaginary parts separately.
+std::optional<ncclRedOp_t> op_for_complex(ReduceKind kind) {
+  return kind == ReduceKind::kSum || kind == ReduceKind::kAvg ? op_for_numbers(kind) : std::nullopt;
+}
+
+std::optional<ncclRedOp_t> find_op(DType dtype, ReduceKind kind) {
+  switch (dtype) {
+    case DType::kBool:
+      return op_for_bools(kind);
+    case DType::kComplex64:
+    case DType::kComplex128:
+      return op_for_complex(kind);
+    default:
+      return op_for_numbers(kind);
+  }
+}
+
+}  // namespace
+
+Elements bytes_of(DType dtype) {
+  return {.type = ncclUint8, .per_element = static_cast<std::int64_t>(size_of(dtype))};
+}
+
+Reduction find_reduction(DType dtype, ReduceKind kind) {
+  kernels::check_reduction(dtype, kind);
+  const std::optional<Elements> elements = numbers_of(dtype);
+  const std::optional<ncclRedOp_t> op = find_op(dtype, kind);
+  if (!elements || !op) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("NCCL has no {} of {}; copy the buffer to the CPU, where this group "
+                            "has it",
+                            to_string(kind),
+                            to_string(dtype)));
+  }
+  return {.elements = *elements, .op = *op};
+}
+
+namespace {
+
 using transport::OperationKind;
 
-// Blocks of equal size, one after the other in memory.
+// Returns whether the blocks have equal sizes and are contiguous in memory.
 bool are_one_buffer(std::span<const Buffer> blocks) {
   const auto* const begin = static_cast<const std::byte*>(blocks.front().data);
   const std::int64_t n_bytes = blocks.front().n_bytes();
@@ -34,7 +139,7 @@ bool are_one_buffer(std::span<const Buffer> blocks) {
   return true;
 }
 
-// The calls of one operation, in a group: NCCL begins them together at its end.
+// The NCCL calls of an operation, as a group: NCCL begins them together at the end of the group.
 class Calls {
  public:
   explicit Calls(const CallTarget& target)
@@ -74,7 +179,7 @@ class Calls {
     }
   }
 
-  // `in` is of the root alone.
+  // `in` is used only on the root.
   void broadcast(const void* in, const Buffer& out, int root) {
     if (out.count > 0) {
       note(library_.broadcast(
@@ -82,7 +187,7 @@ class Calls {
     }
   }
 
-  // `out` begins a block for each rank.
+  // `out` is the begin of contiguous blocks, a block for each rank.
   void all_gather(const Buffer& in, void* out) {
     if (in.count > 0) {
       note(
@@ -90,7 +195,7 @@ class Calls {
     }
   }
 
-  // `in` begins a block for each rank.
+  // `in` is the begin of contiguous blocks, a block for each rank.
   void reduce_scatter(const void* in, const Buffer& out, const Reduction& reduction) {
     if (out.count > 0) {
       note(library_.reduce_scatter(in,
@@ -117,7 +222,7 @@ class Calls {
     }
   }
 
-  // This rank's own block, unless it is there already.
+  // Copies this rank's own block, unless the block is already in place.
   void pass(const Buffer& in, const Buffer& out) {
     if (in.data != out.data) {
       send(in, target_.rank);
@@ -172,7 +277,7 @@ void reduce_scatter(Calls& calls,
   }
 }
 
-// Gather, scatter and all_to_all: what each has for each.
+// Sends and receives the blocks of gather, scatter and all_to_all.
 void exchange(Calls& calls,
               const CallTarget& target,
               std::span<const Buffer> ins,
@@ -215,7 +320,7 @@ void scatter(Calls& calls, const CallTarget& target, const Operation& operation)
   calls.pass(operation.ins[static_cast<std::size_t>(root)], operation.out);
 }
 
-// Every kind has its case, so that the compiler finds the one that is missing.
+// The switch lists every kind, so that the compiler reports a missing case.
 void call(Calls& calls, const CallTarget& target, const Operation& operation) {
   const transport::Descriptor& descriptor = operation.descriptor;
   const auto reduction = [&] { return find_reduction(descriptor.dtype, descriptor.reduce); };
@@ -256,7 +361,7 @@ void call(Calls& calls, const CallTarget& target, const Operation& operation) {
     case OperationKind::kMonitoredBarrier:
       break;
   }
-  UNISONO_CHECK(false, "NCCL was given an operation that it has no calls for");
+  UNISONO_CHECK(false, "NCCL has no calls for this operation");
 }
 
 }  // namespace

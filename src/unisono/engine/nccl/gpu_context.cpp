@@ -4,23 +4,63 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <memory>
 
-#include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/engine/nccl/cuda_driver.h"
+#include "unisono/base/process.h"
 
 namespace unisono::engine::nccl {
 namespace {
 
-constexpr unsigned kNonBlocking = 1;  // It does not wait for the default stream of itself.
+CudaDriver load_driver() {
+  const LoadedLibrary library("libcuda.so.1");
+  CudaDriver driver{};
+  library.find("cuInit", driver.init);
+  library.find("cuGetErrorString", driver.error_text);
+  library.find("cuDeviceGet", driver.device);
+  library.find("cuDeviceGetUuid", driver.uuid);
+  library.find("cuDevicePrimaryCtxRetain", driver.retain_context);
+  library.find("cuDevicePrimaryCtxRelease_v2", driver.release_context);
+  library.find("cuCtxPushCurrent_v2", driver.push_context);
+  library.find("cuCtxPopCurrent_v2", driver.pop_context);
+  library.find("cuStreamCreate", driver.make_stream);
+  library.find("cuStreamDestroy_v2", driver.destroy_stream);
+  library.find("cuEventCreate", driver.make_event);
+  library.find("cuEventDestroy_v2", driver.destroy_event);
+  library.find("cuEventRecord", driver.record);
+  library.find("cuEventQuery", driver.query);
+  library.find("cuStreamWaitEvent", driver.wait_for_event);
+  library.find("cuMemAlloc_v2", driver.allocate);
+  library.find("cuMemFree_v2", driver.free);
+  check_cuda(driver, driver.init(0), "NVIDIA's driver does not start");
+  return driver;
+}
+
+}  // namespace
+
+const CudaDriver& cuda_driver() {
+  static const CudaDriver driver = load_driver();
+  return driver;
+}
+
+void check_cuda(const CudaDriver& driver, int result, const char* what) {
+  if (result == 0) {
+    return;
+  }
+  const char* text = nullptr;
+  (void)driver.error_text(result, &text);
+  throw Error(
+      ErrorCode::kSystem,
+      fmt::format("{}: {} (error {})", what, text == nullptr ? "unknown error" : text, result));
+}
+
+namespace {
+
+constexpr unsigned kNonBlocking = 1;  // The stream does not implicitly wait for the default stream.
 constexpr unsigned kWithoutTiming = 2;
 
-// CUDA's name for the device's default stream.
+// Returns CUDA's handle of the device's default stream.
 CudaStream default_stream() {
   return std::bit_cast<CudaStream>(std::uintptr_t{1});
 }
@@ -95,7 +135,7 @@ Buffer allocate_on_gpu(int index, std::int64_t count, DType dtype) {
   const CurrentGpu current(*context);
   const CudaDriver& driver = cuda_driver();
   CudaAddress address = 0;
-  // There is no memory of no bytes.
+  // CUDA can't allocate zero bytes.
   const auto n_bytes = static_cast<std::size_t>(std::max<std::int64_t>(buffer.n_bytes(), 1));
   check_cuda(driver, driver.allocate(&address, n_bytes), "cuMemAlloc");
   buffer.data = std::bit_cast<void*>(static_cast<std::uintptr_t>(address));

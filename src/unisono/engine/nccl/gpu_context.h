@@ -1,17 +1,60 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
-#include "unisono/engine/nccl/cuda_driver.h"
 
 namespace unisono::engine::nccl {
 
-/// A GPU's primary context, which programs of CUDA's runtime (PyTorch's, say) use as well.
+/// Handles of the driver's API, declared here so that no CUDA header is required.
+using CudaContext = void*;
+using CudaStream = void*;  ///< cudaStream_t of CUDA's runtime and of NCCL.
+using CudaEvent = void*;
+using CudaAddress = unsigned long long;
+using CudaUuid = std::array<unsigned char, 16>;
+
+/// CUDA_ERROR_NOT_READY: the result of a query for an event that has not occurred.
+inline constexpr int kCudaNotReady = 600;
+
+/// The functions of NVIDIA's libcuda.so.1 that this project uses. They are the same in all versions
+/// of CUDA, and return 0 on success.
+struct CudaDriver {
+  int (*init)(unsigned flags);
+  int (*error_text)(int error, const char** text);
+  int (*device)(int* device, int index);
+  int (*uuid)(CudaUuid* uuid, int device);
+  /// Returns the device's primary context, which CUDA's runtime uses too.
+  int (*retain_context)(CudaContext* context, int device);
+  int (*release_context)(int device);
+  int (*push_context)(CudaContext context);
+  int (*pop_context)(CudaContext* context);
+  int (*make_stream)(CudaStream* stream, unsigned flags);
+  int (*destroy_stream)(CudaStream stream);
+  int (*make_event)(CudaEvent* event, unsigned flags);
+  int (*destroy_event)(CudaEvent event);
+  int (*record)(CudaEvent event, CudaStream stream);
+  int (*query)(CudaEvent event);
+  int (*wait_for_event)(CudaStream stream, CudaEvent event, unsigned flags);
+  int (*allocate)(CudaAddress* address, std::size_t n_bytes);
+  int (*free)(CudaAddress address);
+};
+
+/// Returns the driver. The first call loads and initializes it for the lifetime of the process.
+/// Thread-safe.
+///
+/// Throws Error(kNotFound) with the loader's reason, Error(kSystem) if the driver does not start.
+[[nodiscard]] const CudaDriver& cuda_driver();
+
+/// Throws Error(kSystem) "`what`: the driver's text" unless `result` is 0.
+void check_cuda(const CudaDriver& driver, int result, const char* what);
+
+/// A GPU's primary context, shared with users of CUDA's runtime, such as PyTorch. The object holds
+/// a reference to the context.
 class GpuContext {
  public:
-  /// Throws Error(kInvalidArgument) if there is no cuda:`index`, Error(kSystem) if it fails.
+  /// Throws Error(kInvalidArgument) if there is no cuda:`index`, Error(kSystem) if the GPU fails.
   explicit GpuContext(int index);
 
   ~GpuContext();
@@ -35,9 +78,10 @@ class GpuContext {
   CudaContext context_ = nullptr;
 };
 
-/// Makes the GPU the calling thread's current one, until the end of the scope.
+/// Makes a GPU the current GPU of the calling thread, until the end of the scope.
 class CurrentGpu {
  public:
+  /// Pushes the context on the thread's stack of contexts. Throws Error(kSystem).
   explicit CurrentGpu(const GpuContext& context);
 
   ~CurrentGpu();
@@ -51,9 +95,12 @@ class CurrentGpu {
   const CudaDriver& driver_;
 };
 
-/// A stream of a group's own. The GPU is current in all calls, and outlives it.
+/// A stream of a group. The caller must make the GPU current before each call; the GPU must outlive
+/// the stream.
 class GpuStream {
  public:
+  /// Makes a stream on the current GPU that does not wait for the default stream. Throws
+  /// Error(kSystem).
   GpuStream();
 
   ~GpuStream();
@@ -65,14 +112,16 @@ class GpuStream {
 
   [[nodiscard]] CudaStream get() const { return stream_; }
 
-  /// What the device's default stream was given before this call is done before what the stream is
-  /// given after it.
+  /// Orders the streams: work passed to the stream after this call starts after all work that was
+  /// passed to the device's default stream before.
   void follow_default_stream();
 
-  /// From here on, is_done() is about what the stream was given before this call.
+  /// From this call on, is_done() refers to the work that was passed to the stream before this
+  /// call.
   void mark();
 
-  /// Does not wait. Throws Error(kSystem) if something that the stream was given has failed.
+  /// Returns whether the marked work is complete. Does not wait. Throws Error(kSystem) if work on
+  /// the stream has failed.
   [[nodiscard]] bool is_done() const;
 
  private:
@@ -82,7 +131,7 @@ class GpuStream {
   CudaEvent after_ = nullptr;
 };
 
-/// Memory of cuda:`index`, which ends with the last copy of the buffer.
+/// Returns memory of cuda:`index`, freed with the last copy of the buffer.
 [[nodiscard]] Buffer allocate_on_gpu(int index, std::int64_t count, DType dtype);
 
 }  // namespace unisono::engine::nccl

@@ -7,17 +7,14 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/config.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/base/gpus.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/engine/backends.h"
-#include "unisono/engine/capabilities.h"
+#include "unisono/base/reduction.h"
 
 namespace unisono::engine::nccl {
 namespace {
 
-// Some reductions are only for some types: NcclEngine::check() knows which.
+// Some reductions support only some types; NcclEngine::check() tests each combination.
 Capabilities gpu_capabilities() {
   Capabilities result{.devices = {DeviceType::kCuda}};
   result.reduced_dtypes = result.reduced_dtypes.without({DType::kInt16, DType::kUInt16});

@@ -1,10 +1,9 @@
-#include "unisono/engine/nccl/nccl_engine.h"
-
 #include <fmt/format.h>
 #include <nccl.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -16,48 +15,112 @@
 #include <utility>
 #include <vector>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/interruption.h"
+#include "unisono/base/reduction.h"
+#include "unisono/base/thread.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/nccl/announcement.h"
 #include "unisono/engine/nccl/calls.h"
 #include "unisono/engine/nccl/communicator.h"
-#include "unisono/engine/nccl/cuda_driver.h"
 #include "unisono/engine/nccl/gpu_context.h"
 #include "unisono/engine/nccl/nccl_backend.h"
-#include "unisono/engine/nccl/nccl_library.h"
-#include "unisono/engine/nccl/reductions.h"
-#include "unisono/engine/operation.h"
-#include "unisono/engine/supervising_engine.h"
-#include "unisono/rendezvous/local_device.h"
-#include "unisono/rendezvous/roster/roster.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/waiter.h"
+#include "unisono/transport/rank_table.h"
+#include "unisono/transport/wait.h"
 
 namespace unisono::engine::nccl {
+
+/// Executes operations on GPUs by NVIDIA's NCCL; delegates operations on CPUs and barriers to the
+/// native engine. A rank's first operation on a GPU selects the GPU for the group.
+///
+/// Owned by the group. Threads as in Engine. An error on the GPU aborts the communicator.
+class NcclEngine final : public Engine {
+ public:
+  /// The library and the roster must outlive the engine.
+  NcclEngine(const NcclLibrary& library,
+             const transport::RankTable& roster,
+             std::shared_ptr<SupervisingEngine> native);
+
+  ~NcclEngine() override { drop(); }
+
+  NcclEngine(const NcclEngine&) = delete;
+  NcclEngine& operator=(const NcclEngine&) = delete;
+  NcclEngine(NcclEngine&&) = delete;
+  NcclEngine& operator=(NcclEngine&&) = delete;
+
+  void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
+
+  /// Returns memory on the group's GPU; before the first operation on a GPU, on the GPU whose
+  /// number is this rank's index among the group's ranks on the node.
+  [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
+
+  void check(const Operation& operation) const override;
+
+  [[nodiscard]] Algorithm last_algorithm() const noexcept override {
+    return native_->last_algorithm();
+  }
+
+  /// Messages are in CPU memory; the native engine passes them.
+  int pass_message(const MessageCall& call) override { return native_->pass_message(call); }
+
+  void begin_messages(std::span<const MessageCall> calls) override {
+    native_->begin_messages(calls);
+  }
+
+  void abort(const Error& reason) noexcept override;
+  void leave() noexcept override;
+
+ private:
+  void carry_out(const Operation& operation,
+                 std::span<const OperationAnnouncement> announcements,
+                 TimeLimit& limit,
+                 Caller caller);
+  void connect(std::span<const OperationAnnouncement> announcements,
+               TimeLimit& limit,
+               Caller caller);
+  template <class IsDone>
+  void wait(IsDone is_done, TimeLimit& limit, Caller caller);
+  void choose_gpu(int index);
+  void check_gpu(int index) const;
+  [[nodiscard]] OperationAnnouncement announce(const Operation& operation);
+  void drop() noexcept;
+
+  const NcclLibrary& library_;
+  const transport::RankTable& roster_;
+  std::shared_ptr<SupervisingEngine> native_;
+  // Set once by the rank's first operation on a GPU. A call that is checked earlier on another
+  // thread is checked again when it is executed.
+  std::atomic<int> device_ = kNoDevice;
+  std::optional<GpuContext> context_;
+  std::optional<GpuStream> stream_;
+  std::optional<Communicator> communicator_;
+
+  static constexpr int kNoDevice = -1;
+};
+
 namespace {
 
-// Looks in a tight loop, of about a microsecond each: what small operations take.
+// Polls in a tight loop, each of about a microsecond; small operations end during this time.
 constexpr int kSpins = 200;
 constexpr std::chrono::microseconds kFirstNap{10};
 constexpr std::chrono::microseconds kLongestNap{1000};
 
-// Between two looks at what has become of the other ranks.
+// Interval of the checks of the other ranks' state.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 
-// What a rank has sent before it left may still be on its way for so long.
+// Data that a rank sent before it left may be in flight for this time.
 constexpr std::chrono::seconds kStillOnItsWay{2};
 
+// Limit for closing a communicator when this rank leaves; the communicator is then aborted.
 constexpr std::chrono::milliseconds kCloseTimeout{250};
 
-static_assert(sizeof(ncclUniqueId) == sizeof(Announcement::id));
+static_assert(sizeof(ncclUniqueId) == sizeof(OperationAnnouncement::id));
 
-// The GPU's number; nothing where it has no buffer there. Those that only other ranks have are
-// empty.
+// Returns the index of the operation's GPU; std::nullopt if it has no buffer on a GPU. Buffers that
+// only other ranks have are empty.
 std::optional<int> find_device(const Operation& operation) {
   std::optional<int> device;
   bool has_cpu = false;
@@ -87,10 +150,11 @@ std::optional<int> find_device(const Operation& operation) {
   return device;
 }
 
-int local_rank_of(const rendezvous::Roster& roster) {
+// Returns this rank's index among the ranks of its node.
+int local_rank_of(const transport::RankTable& roster) {
   const auto self = roster.members.begin() + roster.rank;
   return static_cast<int>(
-      std::count_if(roster.members.begin(), self, [&](const rendezvous::Member& member) {
+      std::count_if(roster.members.begin(), self, [&](const transport::Member& member) {
         return member.node == self->node;
       }));
 }
@@ -98,7 +162,7 @@ int local_rank_of(const rendezvous::Roster& roster) {
 }  // namespace
 
 NcclEngine::NcclEngine(const NcclLibrary& library,
-                       const rendezvous::Roster& roster,
+                       const transport::RankTable& roster,
                        std::shared_ptr<SupervisingEngine> native)
     : library_(library), roster_(roster), native_(std::move(native)) {}
 
@@ -112,8 +176,8 @@ void NcclEngine::execute(const Operation& operation, TimeLimit limit, Caller cal
   if (device) {
     choose_gpu(*device);
   }
-  // Also of a barrier, so that ranks which call something else instead learn what.
-  const std::vector<Announcement> announcements =
+  // Barriers are announced too, so that a rank with a different call gets the mismatch error.
+  const std::vector<OperationAnnouncement> announcements =
       agree(*native_, roster_, operation, announce(operation), limit, caller);
   if (!device) {
     return;
@@ -122,9 +186,9 @@ void NcclEngine::execute(const Operation& operation, TimeLimit limit, Caller cal
     const CurrentGpu current(*context_);
     carry_out(operation, announcements, limit, caller);
   } catch (const Error& error) {
-    // What still runs writes to the buffers.
+    // Ends the work on the stream, which may still write to the buffers.
     drop();
-    throw with_call(roster_, operation, error);
+    throw with_call(native_->prefix(), operation, error);
   }
 }
 
@@ -136,8 +200,8 @@ void NcclEngine::choose_gpu(int index) {
   check_gpu(index);
 }
 
-Announcement NcclEngine::announce(const Operation& operation) {
-  Announcement own{.descriptor = operation.descriptor};
+OperationAnnouncement NcclEngine::announce(const Operation& operation) {
+  OperationAnnouncement own{.descriptor = operation.descriptor};
   if (!context_) {
     return own;
   }
@@ -149,7 +213,7 @@ Announcement NcclEngine::announce(const Operation& operation) {
     if (result != ncclSuccess) {
       throw Error(ErrorCode::kSystem,
                   fmt::format("rank {}: ncclGetUniqueId: {}",
-                              roster_.self().rank,
+                              roster_.self().job_rank,
                               describe(library_, result, nullptr)));
     }
     std::memcpy(own.id.data(), &id, sizeof(id));
@@ -157,7 +221,7 @@ Announcement NcclEngine::announce(const Operation& operation) {
   return own;
 }
 
-void NcclEngine::connect(std::span<const Announcement> announcements,
+void NcclEngine::connect(std::span<const OperationAnnouncement> announcements,
                          TimeLimit& limit,
                          Caller caller) {
   ncclUniqueId id{};
@@ -176,7 +240,7 @@ void NcclEngine::connect(std::span<const Announcement> announcements,
 }
 
 void NcclEngine::carry_out(const Operation& operation,
-                           std::span<const Announcement> announcements,
+                           std::span<const OperationAnnouncement> announcements,
                            TimeLimit& limit,
                            Caller caller) {
   if (!communicator_) {
@@ -189,11 +253,13 @@ void NcclEngine::carry_out(const Operation& operation,
                                 .rank = roster_.rank,
                                 .world_size = roster_.world_size()},
                                operation));
-  // Until NCCL has given all to the stream, an event there would come too early.
+  // NCCL must first pass all work to the stream; an event recorded earlier would complete too
+  // early.
   wait([this] { return communicator_->is_settled(); }, limit, caller);
   stream_->mark();
   wait([this] { return stream_->is_done(); }, limit, caller);
-  // What NCCL has given up is done, too, and its result is anything.
+  // Work that NCCL has aborted is complete, too, with an undefined result. This call throws its
+  // error.
   (void)communicator_->is_settled();
 }
 
@@ -206,7 +272,7 @@ void NcclEngine::wait(IsDone is_done, TimeLimit& limit, Caller caller) {
   std::chrono::microseconds nap = kFirstNap;
   const auto look = [&] { return is_done() ? Look::kDone : Look::kNothing; };
   const auto check_and_nap = [&] {
-    // NCCL says there what it has noticed of the other ranks and the network.
+    // Throws if NCCL has detected a failure of another rank or of the network.
     (void)communicator_->is_settled();
     if (next_interruption.has_passed()) {
       next_interruption = next_interruption_check();
@@ -214,7 +280,7 @@ void NcclEngine::wait(IsDone is_done, TimeLimit& limit, Caller caller) {
     }
     if (next_look.has_passed()) {
       next_look = Deadline::after(kBetweenLooks);
-      if (const std::optional<Error> departure = native_->look_at_ranks()) {
+      if (const std::optional<Error> departure = native_->check_peers()) {
         still_on_its_way = still_on_its_way.value_or(Deadline::after(kStillOnItsWay));
         if (still_on_its_way->has_passed()) {
           throw Error(*departure);
@@ -224,7 +290,7 @@ void NcclEngine::wait(IsDone is_done, TimeLimit& limit, Caller caller) {
     if (limit.deadline().has_passed()) {
       throw Error(ErrorCode::kTimeout,
                   fmt::format("every rank has called it, but NCCL has not finished it in time on "
-                              "cuda:{} of {}; NCCL_DEBUG=INFO has it say what it does",
+                              "cuda:{} of {}; NCCL_DEBUG=INFO makes it log its steps",
                               context_->index(),
                               roster_.self().host));
     }
@@ -268,7 +334,7 @@ void NcclEngine::check_gpu(int index) const {
   int number = 0;
   if (cuda_driver().device(&number, index) != 0) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("it has buffers on cuda:{}, which there is not; `unisono devices` "
+                fmt::format("it has buffers on cuda:{}, which does not exist; `unisono devices` "
                             "lists the GPUs",
                             index));
   }
@@ -283,7 +349,7 @@ void NcclEngine::drop() noexcept {
     communicator_.reset();
     stream_.reset();
   } catch (const std::exception&) {
-    return;  // The driver has failed: nothing runs any more.
+    return;  // The driver has failed: no work runs any more.
   }
 }
 
@@ -298,7 +364,7 @@ void NcclEngine::leave() noexcept {
       const CurrentGpu current(*context_);
       communicator_->close(Deadline::after(kCloseTimeout));
     } catch (const std::exception&) {
-      // The driver has failed, which the next group will say.
+      // The driver has failed; the next group reports the failure.
     }
   }
   native_->leave();
@@ -307,9 +373,10 @@ void NcclEngine::leave() noexcept {
 MakeEngine engine_maker() {
   try {
     const NcclLibrary& library = nccl_library();
-    return [&library](const rendezvous::Roster& roster, std::shared_ptr<SupervisingEngine> native) {
-      return std::make_shared<NcclEngine>(library, roster, std::move(native));
-    };
+    return
+        [&library](const transport::RankTable& roster, std::shared_ptr<SupervisingEngine> native) {
+          return std::make_shared<NcclEngine>(library, roster, std::move(native));
+        };
   } catch (const Error& error) {
     throw Error(error.code(),
                 fmt::format("NVIDIA's NCCL can't be loaded: {}; install it (pip install "

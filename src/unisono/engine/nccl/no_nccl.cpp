@@ -1,4 +1,4 @@
-// In place of the engine and all that it uses, where the build has found no nccl.h.
+// Replaces the engine and its parts in a build without nccl.h.
 #include "unisono/base/error.h"
 #include "unisono/engine/backends.h"
 #include "unisono/engine/nccl/nccl_backend.h"

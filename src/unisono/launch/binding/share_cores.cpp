@@ -1,21 +1,169 @@
 #include "unisono/launch/binding/share_cores.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
+#include <compare>
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
 #include <set>
-#include <span>
-#include <vector>
+#include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "unisono/base/error.h"
-#include "unisono/launch/binding/bind_to.h"
-#include "unisono/launch/binding/topology.h"
 
 namespace unisono::launch {
 namespace {
 
+struct Range {
+  int first;
+  int last;
+};
+
+std::string read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::optional<int> to_number(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+// Parses the kernel's format "0-3,8,10-11". Parts in any other form are left out.
+std::vector<Range> parse_list(std::string_view text) {
+  std::vector<Range> ranges;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    const std::size_t dash = part.find('-');
+    const std::optional<int> first = to_number(part.substr(0, dash));
+    const std::optional<int> last =
+        dash == std::string_view::npos ? first : to_number(part.substr(dash + 1));
+    if (first && last) {
+      ranges.push_back({*first, *last});
+    }
+  }
+  return ranges;
+}
+
+// Returns the lowest processor of a list, which identifies the core or the cache that the list
+// describes.
+int lowest_of(const std::string& path, int otherwise) {
+  const std::vector<Range> ranges = parse_list(read_line(path));
+  return ranges.empty() ? otherwise : std::ranges::min(ranges, {}, &Range::first).first;
+}
+
+// Memory-only NUMA nodes (slow or fast memory) have no processors.
+std::map<int, std::vector<Range>> processors_of_nodes(const std::string& sysfs) {
+  constexpr std::string_view kPrefix = "node";
+  std::map<int, std::vector<Range>> nodes;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(sysfs + "/node", error)) {
+    const std::string name = entry.path().filename().string();
+    const std::optional<int> number = name.starts_with(kPrefix)
+                                          ? to_number(std::string_view(name).substr(kPrefix.size()))
+                                          : std::nullopt;
+    if (number) {
+      nodes[*number] = parse_list(read_line(entry.path().string() + "/cpulist"));
+    }
+  }
+  return nodes;
+}
+
+int node_of(const std::map<int, std::vector<Range>>& nodes, int processor) {
+  const auto node = std::ranges::find_if(nodes, [processor](const auto& each) {
+    return std::ranges::any_of(each.second, [processor](const Range& range) {
+      return range.first <= processor && processor <= range.last;
+    });
+  });
+  return node == nodes.end() ? 0 : node->first;
+}
+
+// The kernel numbers the caches of a processor from the first level upwards. A core without
+// described caches counts as having its own cache.
+int last_level_cache_of(const std::string& folder, int core) {
+  constexpr int kMostCaches = 5;
+  for (int i = kMostCaches - 1; i >= 0; --i) {
+    const int cache = lowest_of(fmt::format("{}/cache/index{}/shared_cpu_list", folder, i), -1);
+    if (cache >= 0) {
+      return cache;
+    }
+  }
+  return core;
+}
+
+// The place of a core; the order of places is the order of cores in a Topology.
+struct Place {
+  int socket;
+  int numa_node;
+  int cache;
+  int core;
+
+  auto operator<=>(const Place&) const = default;
+};
+
+}  // namespace
+
+CoreTopology read_topology(std::span<const int> processors, const std::string& sysfs) {
+  const std::map<int, std::vector<Range>> nodes = processors_of_nodes(sysfs);
+  std::map<Place, std::vector<int>> cores;
+  for (const int processor : processors) {
+    const std::string folder = fmt::format("{}/cpu/cpu{}", sysfs, processor);
+    const std::string socket = read_line(folder + "/topology/physical_package_id");
+    // Linux 5.0 and later have a second name for this list and keep the first name.
+    const int core = lowest_of(folder + "/topology/thread_siblings_list", processor);
+    const Place place{.socket = to_number(socket).value_or(0),
+                      .numa_node = node_of(nodes, processor),
+                      .cache = last_level_cache_of(folder, core),
+                      .core = core};
+    cores[place].push_back(processor);
+  }
+  CoreTopology topology;
+  for (auto& [place, own] : cores) {
+    std::ranges::sort(own);
+    topology.cores.push_back(
+        {.processors = std::move(own), .numa_node = place.numa_node, .socket = place.socket});
+  }
+  return topology;
+}
+
+CoreTopology restrict_to(const CoreTopology& topology, std::span<const int> processors) {
+  const std::set<int> allowed(processors.begin(), processors.end());
+  CoreTopology result;
+  for (Core core : topology.cores) {
+    std::erase_if(core.processors, [&](int processor) { return !allowed.contains(processor); });
+    if (!core.processors.empty()) {
+      result.cores.push_back(std::move(core));
+    }
+  }
+  return result;
+}
+
+std::vector<int> numa_nodes_of(const CoreTopology& topology, std::span<const int> processors) {
+  std::set<int> nodes;
+  for (const Core& core : restrict_to(topology, processors).cores) {
+    nodes.insert(core.numa_node);
+  }
+  return {nodes.begin(), nodes.end()};
+}
+
+namespace {
+
 using Cores = std::vector<Core>;
 
-// Neighbours in a list of cores.
+// A range of neighbouring cores in a list.
 struct Stretch {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -34,12 +182,13 @@ std::vector<Stretch> numa_nodes(const Cores& cores) {
   return nodes;
 }
 
-// Part `i` of `n` equal ones, up to one core.
+// Returns part `i` of `n` parts; the sizes of parts differ by a single core at most.
 Stretch part_of(const Stretch& whole, std::size_t i, std::size_t n) {
   return {whole.begin + (whole.size() * i / n), whole.begin + (whole.size() * (i + 1) / n)};
 }
 
-// Stretches of whole nodes, none but the last larger than it takes to have `least` cores.
+// Joins NUMA nodes to at most `n_ranks` stretches of whole nodes. Each stretch except the last
+// stops growing as soon as it has `least` cores.
 std::vector<Stretch> join_nodes(std::span<const Stretch> nodes,
                                 std::size_t n_ranks,
                                 std::size_t least) {
@@ -62,8 +211,8 @@ std::vector<Stretch> whole_nodes(std::span<const Stretch> nodes, std::size_t n_r
   }
 }
 
-// Whether one more rank would have more cores there than here; where it is the same, whether that
-// node has fewer ranks yet.
+// Returns true if one more rank would get more cores in `there` than in `here`. In a tie the node
+// with fewer ranks is better.
 bool is_better(const Stretch& there, std::size_t n_there, const Stretch& here, std::size_t n_here) {
   const std::size_t share_there = there.size() * (n_here + 1);
   const std::size_t share_here = here.size() * (n_there + 1);
@@ -90,7 +239,7 @@ std::vector<Stretch> parts_of_nodes(std::span<const Stretch> nodes, std::size_t 
   return stretches;
 }
 
-// One of each rank.
+// Returns one stretch for each rank.
 std::vector<Stretch> divide(const Cores& cores, std::size_t n_ranks) {
   if (n_ranks > cores.size()) {
     std::vector<Stretch> stretches;
@@ -104,7 +253,7 @@ std::vector<Stretch> divide(const Cores& cores, std::size_t n_ranks) {
   return n_ranks < nodes.size() ? whole_nodes(nodes, n_ranks) : parts_of_nodes(nodes, n_ranks);
 }
 
-// Each hardware thread as a core of its own.
+// Returns a list in which each hardware thread is a core of its own.
 Cores split_cores(const Cores& cores) {
   Cores result;
   for (const Core& core : cores) {
@@ -135,7 +284,7 @@ std::vector<int> processors_of(const Cores& cores, const Stretch& stretch, BindT
 
 }  // namespace
 
-CoreShares share_cores(const Topology& topology, int n_ranks, BindTo bind_to) {
+CoreShares share_cores(const CoreTopology& topology, int n_ranks, BindTo bind_to) {
   UNISONO_CHECK(!topology.cores.empty() && n_ranks > 0, "cores and ranks to share them");
   const auto n = static_cast<std::size_t>(n_ranks);
   const bool has_cores = n <= topology.cores.size();

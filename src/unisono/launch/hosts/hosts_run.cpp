@@ -6,34 +6,25 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/launch/cause.h"
 #include "unisono/launch/grace_period.h"
-#include "unisono/launch/hosts/messages.h"
-#include "unisono/launch/hosts/remote_host.h"
-#include "unisono/launch/hosts/run_on_hosts.h"
-#include "unisono/launch/output/line_format.h"
-#include "unisono/launch/output/sink.h"
-#include "unisono/launch/process/signals.h"
-#include "unisono/launch/program.h"
+#include "unisono/launch/output/lines.h"
 
 namespace unisono::launch::hosts {
 namespace {
 
-// From a host's last word to the end of the process that led to it.
+// Time from the last message of a host, or the loss of its connection, until the local process that
+// leads to the host is killed.
 constexpr std::chrono::seconds kGoodbye{3};
-// Beyond what ranks have: the time that a launcher needs itself, and the way there and back.
+// Time in addition to the ranks' grace period, for the launchers' own work and for messages in both
+// directions.
 constexpr std::chrono::seconds kBeyondGrace{20};
-// What is left of a lost launcher may have its place in the job as long as the others hear nothing.
+// Delay before a lost launcher is started again. Remains of the lost launcher may keep its place in
+// the job until the other nodes detect the loss.
 constexpr std::chrono::seconds kBetweenStarts{3};
 constexpr std::size_t kMaxBacklogBytes = 1 << 20;
 
@@ -68,9 +59,9 @@ void HostsRun::connect(Member& member) {
       RemoteHost::Events{
           .on_output = [this](const Output& output) { on_output(output); },
           .on_line = [this, name](const std::string& line) { say(name + ": " + line); }});
-  // A remote shell may ask the terminal for a password, so it stays in our process group. Signals
-  // to the group are for us, and hosts receive them from us: without the shell a host would be
-  // lost.
+  // A remote shell may ask the terminal for a password, so the shell stays in this process group. A
+  // signal to the group must not end the shell, because the host would be lost: the shell has these
+  // signals blocked, and this launcher forwards them to the hosts.
   sigset_t mask = signals_.original_mask();
   if (member.is_remote) {
     for (const int signal_number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
@@ -127,7 +118,8 @@ void HostsRun::on_signal() {
 }
 
 void HostsRun::on_output(const Output& output) {
-  // Both may be one terminal or file: what came first has to be there first.
+  // stdout and stderr may be the same terminal or file, so text that arrived first is written
+  // first.
   (output.is_err ? sinks_.out : sinks_.err)->flush();
   (output.is_err ? sinks_.err : sinks_.out)->append(output.text);
 }
@@ -166,8 +158,8 @@ void HostsRun::look(Member& member) {
   }
 }
 
-// Until its time is up one that was started again may fail, too: its machine may be about to start,
-// and its place may not be free yet.
+// A restarted launcher may fail again until `back_by`: the machine may still be booting, and the
+// place in the job may not be free yet. Such a failure does not count as another restart.
 bool HostsRun::may_come_back(const Member& member) const {
   const auto is_of_another_that_ended = [&member](const Member& other) {
     return &other != &member && other.host->ended();
@@ -206,7 +198,7 @@ void HostsRun::start_again(Member& member) {
   }
 }
 
-// Ranks have the grace twice where an interrupt does not end them: a SIGTERM follows it.
+// Ranks that an interrupt does not end get the grace period twice, because SIGTERM follows SIGINT.
 Deadline HostsRun::end_deadline() const {
   return Deadline::after(2 * request_.grace + kBeyondGrace);
 }
@@ -241,7 +233,8 @@ void HostsRun::give_up(Member& member) {
   member.host->kill();
 }
 
-// Who does not read fast enough makes the ranks wait, as it would without us.
+// Pauses all hosts while the reader of the output is too slow. The ranks then wait for the reader,
+// as they would with a direct pipe.
 void HostsRun::throttle() {
   sinks_.out->flush();
   sinks_.err->flush();
@@ -255,7 +248,8 @@ void HostsRun::throttle() {
   }
 }
 
-// A reader that takes its time (a pager) is waited for, unless somebody wants us to end.
+// Waits for a slow reader (a pager) without a limit, unless a signal asks the launcher to end: then
+// for the grace period at most.
 void HostsRun::flush() {
   if (is_told_to_end_ && !is_flushing_) {
     flushed_by_ = Deadline::after(request_.grace);

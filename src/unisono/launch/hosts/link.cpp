@@ -10,29 +10,18 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <variant>
-
-#include "unisono/base/deadline.h"
-#include "unisono/base/fd.h"
-#include "unisono/launch/hosts/messages.h"
-#include "unisono/launch/keep_alive.h"
-#include "unisono/launch/message_frames.h"
-#include "unisono/net/event_loop.h"
 
 namespace unisono::launch::hosts {
 namespace {
 
 using Clock = Deadline::Clock;
 
-// Each side says it first; no shell's text has it.
+// Each side sends this text first. Text of a shell does not contain it.
 constexpr std::string_view kGreeting = "\x1e\x02unisono hosts 1\x03\x1e";
 constexpr std::size_t kReadBytes = 65536;
 
@@ -40,7 +29,7 @@ void make_nonblocking(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-// How much of `text`'s end may be the greeting's beginning.
+// Returns the length of the longest suffix of `text` that may be the beginning of the greeting.
 std::size_t held_back(std::string_view text) {
   std::size_t length = std::min(text.size(), kGreeting.size() - 1);
   while (!text.ends_with(kGreeting.substr(0, length))) {
@@ -51,7 +40,7 @@ std::size_t held_back(std::string_view text) {
 
 }  // namespace
 
-Link::Link(net::EventLoop& loop, Fd in, Fd out, const KeepAlive& keep_alive, Events events)
+HostLink::HostLink(net::EventLoop& loop, Fd in, Fd out, const KeepAlive& keep_alive, Events events)
     : loop_(loop),
       in_(std::move(in)),
       out_(std::move(out)),
@@ -65,7 +54,7 @@ Link::Link(net::EventLoop& loop, Fd in, Fd out, const KeepAlive& keep_alive, Eve
   flush();
 }
 
-Link::~Link() {
+HostLink::~HostLink() {
   loop_.cancel_timer(timer_);
   if (is_writing_) {
     loop_.remove(out_.get());
@@ -75,14 +64,14 @@ Link::~Link() {
   }
 }
 
-void Link::send(const Message& message) {
+void HostLink::send(const Message& message) {
   if (out_.is_open()) {
     append_frame(output_, encode(message));
     flush();
   }
 }
 
-void Link::pause(bool is_paused) {
+void HostLink::pause(bool is_paused) {
   if (is_lost() || is_paused == is_paused_) {
     return;
   }
@@ -91,7 +80,7 @@ void Link::pause(bool is_paused) {
   loop_.modify(in_.get(), is_paused ? 0 : static_cast<std::uint32_t>(EPOLLIN));
 }
 
-void Link::on_readable() {
+void HostLink::on_readable() {
   std::array<char, kReadBytes> buffer;
   const ssize_t n_bytes = ::read(in_.get(), buffer.data(), buffer.size());
   if (n_bytes > 0) {
@@ -104,7 +93,7 @@ void Link::on_readable() {
   }
 }
 
-void Link::take(std::string_view bytes) {
+void HostLink::take(std::string_view bytes) {
   if (is_greeted_) {
     input_.feed(std::as_bytes(std::span(bytes)));
     take_messages();
@@ -126,25 +115,25 @@ void Link::take(std::string_view bytes) {
   }
 }
 
-void Link::take_messages() {
+void HostLink::take_messages() {
   std::optional<std::span<const std::byte>> bytes;
   while (!is_lost() && (bytes = input_.next())) {
     std::optional<Message> message = decode(*bytes);
     if (!message) {
-      lose("what came is no message of a launcher");
+      lose("received an invalid message of a launcher");
     } else if (!std::holds_alternative<Alive>(*message)) {
       events_.on_message(std::move(*message));
     }
   }
   if (input_.is_broken()) {
-    lose("what came is no message of a launcher");
+    lose("received an invalid message of a launcher");
   }
 }
 
-void Link::beat() {
+void HostLink::beat() {
   const auto silence = Clock::now() - heard_;
   if (silence >= keep_alive_.longest_silence() && !is_paused_) {
-    lose(fmt::format("nothing was heard of it for {:.1f} s",
+    lose(fmt::format("nothing was received from it for {:.1f} s",
                      std::chrono::duration<double>(silence).count()));
     return;
   }
@@ -152,8 +141,9 @@ void Link::beat() {
   timer_ = loop_.add_timer(Deadline::after(keep_alive_.interval), [this] { beat(); });
 }
 
-// Where nobody reads any more the other direction's end says so, behind what is still to be read.
-void Link::flush() {
+// A failed write only discards the output. The end of the other direction reports the loss of the
+// peer, after all messages that can still be read.
+void HostLink::flush() {
   while (!output_.empty() && out_.is_open()) {
     const ssize_t n_bytes = ::write(out_.get(), output_.data(), output_.size());
     if (n_bytes >= 0) {
@@ -174,7 +164,7 @@ void Link::flush() {
   }
 }
 
-void Link::lose(const std::string& why) {
+void HostLink::lose(const std::string& why) {
   if (is_lost()) {
     return;
   }

@@ -9,42 +9,43 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
-#include "unisono/launch/hosts/messages.h"
-#include "unisono/launch/keep_alive.h"
-#include "unisono/launch/message_frames.h"
+#include "unisono/launch/messages.h"
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch::hosts {
 
-/// Messages over two pipes, through whatever lies between: a remote shell that may first write
-/// lines of its own. Belongs to the loop's thread.
-class Link {
+/// Sends and receives messages over two pipes. A program between the two sides, such as a remote
+/// shell, may write lines of its own before the greeting.
+///
+/// The owner is a RemoteHost or an Uplink. All functions and events run on the loop's thread. A
+/// broken connection, a malformed message and missing heartbeats are reported once, by `on_lost`.
+class HostLink {
  public:
   struct Events {
     std::function<void(Message message)> on_message;
-    /// What came before the other side began to speak.
+    /// Text that arrived before the greeting of the other side.
     std::function<void(std::string_view text)> on_noise;
-    /// At most once, and nothing follows it. Not called from the constructor or from send().
+    /// Called at most once, and no event follows. Not called from the constructor or from send().
     std::function<void(const std::string& why)> on_lost;
   };
 
-  /// `loop` must outlive the object, and `events` must not destroy it.
-  Link(net::EventLoop& loop, Fd in, Fd out, const KeepAlive& keep_alive, Events events);
+  /// `loop` must outlive the object. A callback in `events` must not destroy the object.
+  HostLink(net::EventLoop& loop, Fd in, Fd out, const KeepAlive& keep_alive, Events events);
 
-  ~Link();
+  ~HostLink();
 
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
-  Link(Link&&) = delete;
-  Link& operator=(Link&&) = delete;
+  HostLink(const HostLink&) = delete;
+  HostLink& operator=(const HostLink&) = delete;
+  HostLink(HostLink&&) = delete;
+  HostLink& operator=(HostLink&&) = delete;
 
   void send(const Message& message);
 
-  /// Lets the other side wait, as it would for a slow reader, or no more. It can't be lost
-  /// meanwhile.
+  /// Stops or resumes reading, so that the other side waits as for a slow reader. A paused link is
+  /// not reported as lost.
   void pause(bool is_paused);
 
-  /// Bytes that the pipe has not taken yet.
+  /// Returns the number of bytes that the pipe has not accepted yet.
   [[nodiscard]] std::size_t backlog() const { return output_.size(); }
 
   [[nodiscard]] bool is_lost() const { return !in_.is_open(); }
@@ -62,7 +63,7 @@ class Link {
   Fd out_;
   KeepAlive keep_alive_;
   Events events_;
-  std::string noise_;  // That may be the greeting's beginning.
+  std::string noise_;  // Text that may be the beginning of the greeting.
   bool is_greeted_ = false;
   bool is_paused_ = false;
   FrameReader input_{kMaxMessageBytes};

@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 #include <sys/epoll.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,33 +13,22 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/base/release.h"
+#include "unisono/base/process.h"
 #include "unisono/launch/environment.h"
-#include "unisono/launch/hosts/link.h"
-#include "unisono/launch/hosts/messages.h"
-#include "unisono/launch/keep_alive.h"
-#include "unisono/launch/output/line_splitter.h"
 #include "unisono/launch/process/spawn.h"
-#include "unisono/launch/program.h"
 #include "unisono/launch/report.h"
-#include "unisono/net/event_loop.h"
 
 namespace unisono::launch::hosts {
 namespace {
 
 constexpr std::chrono::seconds kExecTimeout{10};
 constexpr std::size_t kMaxLineBytes = 4096;
-// What ssh ends with where there is no connection.
+// Exit code of ssh if there is no connection.
 constexpr int kNoConnection = 255;
 constexpr int kNoProgram = 127;
 
@@ -95,14 +82,14 @@ void RemoteHost::start(const Program& program, const sigset_t& signal_mask, bool
   errors_ = std::move(err.read_end);
   ::fcntl(errors_.get(), F_SETFL, O_RDONLY | O_NONBLOCK);
   loop_.add(errors_.get(), EPOLLIN, [this](std::uint32_t /*events*/) { on_error_text(); });
-  link_ = std::make_unique<Link>(
+  link_ = std::make_unique<HostLink>(
       loop_,
       std::move(out.read_end),
       std::move(in.write_end),
       KeepAlive{},
-      Link::Events{.on_message = [this](const Message& message) { take(message); },
-                   .on_noise = [this](std::string_view text) { take_text(text); },
-                   .on_lost = [this](const std::string& why) { problem_ = why; }});
+      HostLink::Events{.on_message = [this](const Message& message) { take(message); },
+                       .on_noise = [this](std::string_view text) { take_text(text); },
+                       .on_lost = [this](const std::string& why) { problem_ = why; }});
   link_->send(begin_);
 }
 
@@ -126,11 +113,12 @@ void RemoteHost::take(const Message& message) {
   if (const auto* const ready = std::get_if<Ready>(&message)) {
     is_ready_ = true;
     if (ready->release != release()) {
-      ended_ = Ended{kNoProgram,
-                     fmt::format("{} has unisono {}, and here it is {}: give both the same",
-                                 name(),
-                                 ready->release,
-                                 release())};
+      ended_ = Ended{
+          kNoProgram,
+          fmt::format("{} has unisono {}, and this host has {}: install the same version on both",
+                      name(),
+                      ready->release,
+                      release())};
       send(Stop{ended_->report});
     }
   } else if (const auto* const ended = std::get_if<Ended>(&message); ended != nullptr && !ended_) {
@@ -158,7 +146,8 @@ void RemoteHost::take_line(std::string_view line) {
   events_.on_line(std::string(line));
 }
 
-// A process in the background may keep the other end of its stderr for long.
+// Reads the rest of stderr without waiting for its end: a background process may keep the other end
+// open for long.
 void RemoteHost::finish_errors() {
   constexpr int kMaxReads = 64;
   for (int i = 0; i < kMaxReads && errors_.is_open(); ++i) {
@@ -198,13 +187,13 @@ int RemoteHost::loss_code() const {
 
 std::string RemoteHost::describe_loss() const {
   const bool says_more = status_ && exit_code(*status_) != 0;
-  std::string text =
-      fmt::format("{}: {}; `{}` {}",
-                  name(),
-                  is_ready_ ? "its launcher is lost" : "unisono could not be started there",
-                  command_,
-                  says_more ? "ended with " + describe_end(*status_)
-                            : (problem_.empty() ? "says nothing" : "says no more: " + problem_));
+  std::string text = fmt::format(
+      "{}: {}; `{}` {}",
+      name(),
+      is_ready_ ? "its launcher is lost" : "unisono could not be started there",
+      command_,
+      says_more ? "ended with " + describe_end(*status_)
+                : (problem_.empty() ? "failed without a reason" : "failed: " + problem_));
   if (!is_ready_ && status_ && exit_code(*status_) == kNoProgram) {
     text += "\nit needs unisono at the same path as here";
   }

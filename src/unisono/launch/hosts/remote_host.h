@@ -12,25 +12,28 @@
 
 #include "unisono/base/fd.h"
 #include "unisono/launch/hosts/link.h"
-#include "unisono/launch/hosts/messages.h"
-#include "unisono/launch/output/line_splitter.h"
-#include "unisono/launch/output/tail.h"
+#include "unisono/launch/messages.h"
+#include "unisono/launch/output/lines.h"
 #include "unisono/launch/program.h"
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch::hosts {
 
-/// A host of a job, with the process that leads to its launcher: the remote shell, or the launcher
-/// itself where the host is this machine. Belongs to the loop's thread.
+/// A host of a job, with the local process that leads to its launcher: the remote shell, or the
+/// launcher itself if the host is this machine.
+///
+/// HostsRun owns the object; a lost launcher that is started again gets a new one. All functions
+/// and events run on the loop's thread. A loss of the host is a state (has_lost_link(),
+/// describe_loss()), not an exception.
 class RemoteHost {
  public:
   struct Events {
     std::function<void(const Output& output)> on_output;
-    /// A line of the remote shell, or of what runs in front of the launcher there.
+    /// A line that the remote shell, or a program that runs before the launcher, has written.
     std::function<void(const std::string& line)> on_line;
   };
 
-  /// `loop` must outlive the object, and `events` must not destroy it.
+  /// `loop` must outlive the object. A callback in `events` must not destroy the object.
   RemoteHost(net::EventLoop& loop, Begin begin, Events events);
 
   ~RemoteHost();
@@ -40,37 +43,39 @@ class RemoteHost {
   RemoteHost(RemoteHost&&) = delete;
   RemoteHost& operator=(RemoteHost&&) = delete;
 
-  /// Starts the process, which is to read its orders from stdin, with `signal_mask`, and apart
-  /// from the terminal where it `is_apart`. Throws ProgramError, Error(kSystem).
+  /// Starts the process, which reads orders from stdin, with `signal_mask`; in a new process group
+  /// if `is_apart`. Throws ProgramError, Error(kSystem).
   void start(const Program& program, const sigset_t& signal_mask, bool is_apart);
 
   void send(const Message& message);
   void pause(bool is_paused);
 
-  /// To be called when a child of this process may have ended.
+  /// Reaps the process if it has ended. Called after each SIGCHLD.
   void reap();
 
-  /// Ends the process at once, and with it what is known of the host.
+  /// Kills and reaps the process, and closes the connection. Messages that were not read are lost.
   void kill();
 
   [[nodiscard]] const std::string& name() const { return begin_.label; }
 
-  /// The launcher there has said that it runs.
+  /// Returns true once the launcher on the host has reported that it runs.
   [[nodiscard]] bool is_ready() const { return is_ready_; }
 
-  /// Nothing more is heard, though the process may still run.
+  /// Returns true if the connection is lost; the process may still run.
   [[nodiscard]] bool has_lost_link() const { return link_ && link_->is_lost(); }
 
-  /// The process has ended, and nothing more is to come.
+  /// Returns true if the process has ended and no message can follow.
   [[nodiscard]] bool is_over() const { return status_ && (!link_ || link_->is_lost()); }
 
-  /// How the job ended there; nothing where that was not heard (yet).
+  /// Returns how the job ended on the host; std::nullopt if the host has not reported an end (yet).
   [[nodiscard]] const std::optional<Ended>& ended() const { return ended_; }
 
-  /// Where the launcher there ended, or is lost, without a word of how: what is known of it.
+  /// Returns the error message for a launcher that ended or was lost without a report: the command,
+  /// its exit status or the problem of the connection, and the last lines.
   [[nodiscard]] std::string describe_loss() const;
 
-  /// What a shell gives for that.
+  /// Returns the exit code of the lost process; 1 if it is unknown, 0, or 255, which ssh returns
+  /// without a connection.
   [[nodiscard]] int loss_code() const;
 
  private:
@@ -88,11 +93,11 @@ class RemoteHost {
   Fd errors_;
   LineSplitter error_lines_;
   Tail tail_;
-  std::unique_ptr<Link> link_;
+  std::unique_ptr<HostLink> link_;
   bool is_ready_ = false;
   std::optional<Ended> ended_;
   std::optional<int> status_;
-  std::string problem_;  // Of the connection.
+  std::string problem_;  // Problem of the connection.
 };
 
 }  // namespace unisono::launch::hosts

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,21 +11,17 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/base/release.h"
-#include "unisono/launch/hosts/link.h"
-#include "unisono/launch/hosts/messages.h"
-#include "unisono/launch/keep_alive.h"
-#include "unisono/launch/output/sink.h"
+#include "unisono/base/process.h"
+#include "unisono/launch/hosts/run_on_hosts.h"
+#include "unisono/launch/program.h"
+#include "unisono/launch/report.h"
 
 namespace unisono::launch::hosts {
 namespace {
@@ -48,10 +46,10 @@ void check_stdin() {
   }
 }
 
-// One of the two streams, on its way to the user's launcher.
+// Sends one of the two output streams to the user's launcher.
 class UplinkSink final : public Sink {
  public:
-  UplinkSink(Link& link, bool is_err, bool has_colour)
+  UplinkSink(HostLink& link, bool is_err, bool has_colour)
       : link_(link), is_err_(is_err), has_colour_(has_colour) {}
 
   void append(std::string_view text) override { text_ += text; }
@@ -73,7 +71,7 @@ class UplinkSink final : public Sink {
   [[nodiscard]] bool has_colour() const override { return has_colour_; }
 
  private:
-  Link& link_;
+  HostLink& link_;
   bool is_err_;
   bool has_colour_;
   std::string text_;
@@ -88,20 +86,20 @@ Uplink::Uplink() {
   const Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null.is_open() || ::dup2(null.get(), STDIN_FILENO) < 0 ||
       ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
-    throw system_error("can't give stdin and stdout away", errno);
+    throw system_error("can't redirect stdin and stdout", errno);
   }
-  link_ = std::make_unique<Link>(
+  link_ = std::make_unique<HostLink>(
       loop_,
       std::move(in),
       std::move(out),
       KeepAlive{},
-      Link::Events{.on_message = [this](const Message& message) { take(message); },
-                   .on_noise = [](std::string_view /*text*/) {},
-                   .on_lost =
-                       [this](const std::string& why) {
-                         lost_ = why;
-                         stop("the launcher that started this one is lost: " + why);
-                       }});
+      HostLink::Events{.on_message = [this](const Message& message) { take(message); },
+                       .on_noise = [](std::string_view /*text*/) {},
+                       .on_lost =
+                           [this](const std::string& why) {
+                             lost_ = why;
+                             stop("the launcher that started this one is lost: " + why);
+                           }});
   link_->send(Ready{std::string(release())});
 }
 
@@ -112,8 +110,8 @@ const Begin& Uplink::begin() {
   }
   if (!has_begun_) {
     throw Error(ErrorCode::kTimeout,
-                fmt::format("`unisono run --hosts` starts this on other machines, and has not said "
-                            "what is to run ({})",
+                fmt::format("`unisono run --hosts` starts this on other machines, and has not sent "
+                            "the program to run ({})",
                             lost_.empty() ? "within 60 s" : lost_));
   }
   return begin_;
@@ -154,6 +152,51 @@ void Uplink::end(int exit_code, const std::string& report) {
   const Deadline deadline = Deadline::after(kEndTimeout);
   while (link_->backlog() > 0 && !link_->is_lost() && !deadline.has_passed()) {
     loop_.run_once(deadline);
+  }
+}
+
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+// Gives this process the signal mask, environment, secret and working directory of a process that
+// the user starts on this host, independently of the shell that started it.
+void take_up_environment(const Begin& begin) {
+  sigset_t none;
+  sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  // NOLINTBEGIN(concurrency-mt-unsafe): this is the only thread.
+  for (const std::string& variable : begin.variables) {
+    const std::size_t equals = variable.find('=');
+    ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+  ::unsetenv("UNISONO_SECRET_FILE");
+  ::setenv("UNISONO_SECRET", begin.secret.c_str(), 1);
+  // NOLINTEND(concurrency-mt-unsafe)
+  if (::chdir(begin.directory.c_str()) != 0) {
+    throw system_error("there is no folder to run in, " + begin.directory, errno);
+  }
+}
+
+int fail(Uplink& uplink, int exit_code, const Error& error) {
+  uplink.end(exit_code, fmt::format("{}: {}", uplink.label(), error.what()));
+  return exit_code;
+}
+
+}  // namespace
+
+int serve_uplink(
+    const std::function<int(Uplink& uplink, std::vector<std::string> arguments)>& run) {
+  Uplink uplink;
+  const Begin& begin = uplink.begin();
+  try {
+    take_up_environment(begin);
+    return run(uplink, begin.arguments);
+  } catch (const ProgramError& error) {
+    return fail(uplink, error.exit_code(), error);
+  } catch (const Error& error) {
+    return fail(
+        uplink, error.code() == ErrorCode::kInvalidArgument ? kWrongUsage : kLauncherFailed, error);
   }
 }
 

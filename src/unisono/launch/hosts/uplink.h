@@ -7,44 +7,47 @@
 #include <vector>
 
 #include "unisono/launch/hosts/link.h"
-#include "unisono/launch/hosts/messages.h"
+#include "unisono/launch/messages.h"
 #include "unisono/launch/output/sink.h"
 #include "unisono/launch/process/signals.h"
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch::hosts {
 
-/// How a launcher that another one has started on this host speaks with it. One thread.
+/// Connection of a launcher to the launcher that started it on this host. serve_uplink() owns the
+/// object; all functions run on the same thread. A lost connection ends the ranks by `on_stop`.
 class Uplink {
  public:
-  /// Takes stdin and stdout for it: afterwards stdin is empty, and stdout is stderr. Throws
-  /// Error(kInvalidArgument) where stdin is no pipe, Error(kSystem).
+  /// Takes stdin and stdout for the connection: afterwards stdin is empty and stdout is stderr.
+  /// Throws Error(kInvalidArgument) if stdin is neither a pipe nor a socket, Error(kSystem).
   Uplink();
 
-  /// Waits for what is to be run here. Throws Error(kTimeout), Error(kSystem).
+  /// Waits for the description of the run on this host. Throws Error(kTimeout), Error(kSystem).
   [[nodiscard]] const Begin& begin();
 
   [[nodiscard]] net::EventLoop& loop() { return loop_; }
 
-  /// This host, as the user calls it.
+  /// Returns the name of this host, as the user wrote it.
   [[nodiscard]] const std::string& label() const { return begin_.label; }
 
-  /// Where the ranks' output goes. The object must outlive them.
+  /// Returns the sinks for the output of the ranks. The object must outlive the sinks.
   [[nodiscard]] Sinks sinks();
 
+  /// Callbacks for the messages of the other launcher.
   struct Orders {
     std::function<void(const CaughtSignal& signal)> on_signal;
-    /// The ranks are to end, for this reason.
+    /// The ranks must end, for the reason `why`.
     std::function<void(const std::string& why)> on_stop;
   };
 
-  /// Gives orders to these from now on, and those that have come.
+  /// Passes orders to `orders` from now on, first the orders that have already arrived.
   void attach(Orders orders);
 
-  /// Gives orders to nobody any more.
+  /// Stops passing on orders.
   void detach() { orders_ = {}; }
 
-  /// Says how the job has ended here, and waits until the other side has it, or 10 s.
+  /// Reports the end of the job on this host, and waits until the pipe has taken the message, 10 s
+  /// at most.
   void end(int exit_code, const std::string& report);
 
  private:
@@ -55,9 +58,9 @@ class Uplink {
   Begin begin_;
   bool has_begun_ = false;
   std::optional<Orders> orders_;
-  std::vector<Message> early_;  // Before attach().
-  std::string lost_;            // Why nobody is there any more.
-  std::unique_ptr<Link> link_;
+  std::vector<Message> early_;  // Messages that arrived before attach().
+  std::string lost_;            // Reason of the lost connection; empty while connected.
+  std::unique_ptr<HostLink> link_;
 };
 
 }  // namespace unisono::launch::hosts

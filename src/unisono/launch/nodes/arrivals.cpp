@@ -5,10 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
-
-#include "unisono/launch/nodes/messages.h"
 
 namespace unisono::launch::nodes {
 namespace {
@@ -18,7 +14,7 @@ std::string describe_count(int min_nodes, int max_nodes) {
                                 : fmt::format("{}:{}", min_nodes, max_nodes);
 }
 
-// As --stall-timeout has it.
+// Returns the value in the form of --stall-timeout.
 std::string describe_stall(std::int64_t stall_ms) {
   return stall_ms == 0 ? "not given" : fmt::format("{}", static_cast<double>(stall_ms) / 1000);
 }
@@ -34,7 +30,7 @@ std::string refusal(const RendezvousOptions& options,
                     const Join& join) {
   if (!join.run_id.empty() && join.run_id != options.run_id) {
     return fmt::format(
-        "the job here is \"{}\", and --rdzv-id says \"{}\"", options.run_id, join.run_id);
+        "the job here is \"{}\", and --rdzv-id is \"{}\"", options.run_id, join.run_id);
   }
   if (join.min_nodes != options.min_nodes || join.max_nodes != options.max_nodes) {
     return fmt::format("--nnodes is {} there and {} here",

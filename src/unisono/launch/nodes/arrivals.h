@@ -5,39 +5,42 @@
 #include <string>
 #include <vector>
 
-#include "unisono/launch/nodes/messages.h"
+#include "unisono/launch/messages.h"
 
 namespace unisono::launch::nodes {
 
-/// What the job's nodes are to be.
+/// Settings of the rendezvous of a job's nodes.
 struct RendezvousOptions {
   int min_nodes = 1;
   int max_nodes = 1;
   int max_restarts = 0;
-  int max_spares = std::numeric_limits<int>::max();  ///< Nodes beyond max_nodes that may wait.
+  /// Largest number of waiting nodes beyond max_nodes.
+  int max_spares = std::numeric_limits<int>::max();
   std::string run_id = {};
-  /// A rank that others have waited for so long counts as failed; 0: none does.
+  /// A rank that other ranks have waited for during this time counts as failed; 0: no limit.
   std::chrono::milliseconds stall_timeout{};
-  /// One launcher in front has started all nodes, shows the output of all, and starts lost nodes
-  /// again. Then the coordinator's node alone is notified.
+  /// A front launcher has started all nodes, shows their output, and restarts lost nodes. Only the
+  /// coordinator's node receives notices then.
   bool has_front = false;
-  /// How long fewer than min_nodes are waited for.
+  /// Time to wait while fewer than min_nodes are present.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);
-  /// How long more are waited for once there are min_nodes.
+  /// Time to wait for more nodes once min_nodes are present.
   std::chrono::milliseconds last_call = std::chrono::seconds(30);
-  /// When the nodes that are here hear who is missing; then after twice that, and so on.
+  /// Time after which the present nodes receive the first notice about missing nodes. Each further
+  /// notice takes twice as long.
   std::chrono::milliseconds report_after = std::chrono::seconds(5);
 };
 
-/// "host (pid 7)".
+/// Returns "host (pid 7)".
 [[nodiscard]] std::string describe(const Join& join);
 
-/// Why a node can't join those that are here; empty where it can.
+/// Returns the reason for which a node cannot join the nodes in `here`; empty if the node can join.
 [[nodiscard]] std::string refusal(const RendezvousOptions& options,
                                   const std::vector<Join>& here,
                                   const Join& join);
 
-/// How many nodes are here, which, and which ranks are missing where nodes have ranks of their own.
+/// Returns a text with the number and the names of the present nodes, and the missing node ranks if
+/// nodes have chosen ranks.
 [[nodiscard]] std::string describe_missing(const RendezvousOptions& options,
                                            const std::vector<Join>& here);
 

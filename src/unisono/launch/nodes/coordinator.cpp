@@ -4,25 +4,15 @@
 #include <sys/epoll.h>
 
 #include <chrono>
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <variant>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/launch/cause.h"
-#include "unisono/launch/nodes/messages.h"
-#include "unisono/launch/nodes/node_connection.h"
-#include "unisono/launch/nodes/node_rendezvous.h"
-#include "unisono/net/event_loop.h"
+#include "unisono/launch/report.h"
 #include "unisono/net/hello.h"
-#include "unisono/net/port_reservation.h"
 #include "unisono/net/socket.h"
-#include "unisono/store/tcp_server.h"
 
 namespace unisono::launch::nodes {
 namespace {
@@ -48,7 +38,8 @@ Coordinator::~Coordinator() {
   stop_listening();
 }
 
-// Who comes now finds nobody, and may try again until the next job is here.
+// A node that connects from now on is refused, and may try again until the coordinator of the next
+// job listens.
 void Coordinator::stop_listening() {
   loop_.cancel_timer(accept_timer_);
   if (listener_.is_open()) {
@@ -62,7 +53,7 @@ void Coordinator::accept_all() {
   while (true) {
     net::Accepted accepted = net::accept_connection(listener_.get());
     if (accepted.error_number != 0) {
-      // The listener stays ready, and the loop would spin.
+      // The listener stays readable, so the loop would spin without this pause.
       loop_.modify(listener_.get(), 0);
       accept_timer_ = loop_.add_timer(Deadline::after(kAcceptPause),
                                       [this] { loop_.modify(listener_.get(), EPOLLIN); });
@@ -108,7 +99,7 @@ void Coordinator::on_lost(NodeId id, const std::string& why) {
   const auto found = connections_.find(id);
   if (unauthenticated_.remove(id)) {
     options_.logger.warning(
-        fmt::format("turned away a connection from {}: {}", found->second->peer(), why));
+        fmt::format("rejected a connection from {}: {}", found->second->peer(), why));
   }
   lost_.push_back(std::move(found->second));
   connections_.erase(found);
@@ -147,7 +138,8 @@ void Coordinator::carry_out() {
   }
 }
 
-// The next generation's store is empty, at another port: a rank of the last one would find nobody.
+// Completes the order with the port of the store. Each generation has an empty store on another
+// port, so that a rank of the last generation cannot reach the new store.
 void Coordinator::complete(Start& order) {
   if (order.generation != generation_) {
     generation_ = order.generation;

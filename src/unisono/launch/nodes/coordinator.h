@@ -8,32 +8,37 @@
 
 #include "unisono/base/fd.h"
 #include "unisono/base/log.h"
-#include "unisono/launch/nodes/messages.h"
+#include "unisono/launch/messages.h"
 #include "unisono/launch/nodes/node_connection.h"
 #include "unisono/launch/nodes/node_rendezvous.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
-#include "unisono/net/port_reservation.h"
+#include "unisono/net/ports.h"
 #include "unisono/net/unauthenticated_connections.h"
 #include "unisono/store/tcp_server.h"
 
 namespace unisono::launch::nodes {
 
+/// Settings of a Coordinator.
 struct CoordinatorOptions {
-  net::Address address;  ///< Where the nodes come to.
-  std::string secret;    ///< Empty only on loopback.
+  net::Address address;  ///< Address on which the coordinator listens.
+  std::string secret;    ///< Secret of the job; may be empty on loopback only.
   KeepAlive keep_alive = {};
   RendezvousOptions rendezvous = {};
-  store::TcpServerOptions store;  ///< For the ranks; its port is a free one for each generation.
-  bool serves_store = true;       ///< Else rank 0 is to serve it, at a port that is kept free.
-  Logger logger = Logger("launcher");
+  store::TcpServerOptions store;  ///< Store of the ranks; each generation gets a free port.
+  bool serves_store = true;       ///< False: rank 0 serves the store, on a port that is kept free.
+  base::Logger logger = base::Logger("launcher");
 };
 
-/// Where the nodes of a job meet: takes their connections, serves their ranks' store, and carries
-/// out what NodeRendezvous decides. Belongs to the loop's thread.
+/// Meeting point of a job's nodes: accepts connections, serves the store of the ranks, and sends
+/// the messages that NodeRendezvous decides on.
+///
+/// The NodeGenerations of node 0 own the object. All functions run on the loop's thread. A store
+/// that cannot be served ends the job with an error; an unauthenticated or malformed connection is
+/// closed and logged.
 class Coordinator {
  public:
-  /// Listens from here on; serves when the loop runs, which must outlive the object.
+  /// Listens at once, and serves while the loop runs. The loop must outlive the object.
   ///
   /// Throws net::PortInUse, Error(kSystem).
   Coordinator(net::EventLoop& loop, const CoordinatorOptions& options);
@@ -47,7 +52,7 @@ class Coordinator {
 
   [[nodiscard]] const net::Address& address() const { return address_; }
 
-  /// No node is connected any more.
+  /// Returns true if no node is connected.
   [[nodiscard]] bool is_alone() const { return connections_.empty(); }
 
  private:
@@ -68,12 +73,12 @@ class Coordinator {
   net::Address address_;
   NodeRendezvous rendezvous_;
   std::map<NodeId, std::unique_ptr<NodeConnection>> connections_;
-  std::vector<std::unique_ptr<NodeConnection>> lost_;  // Until none of them is at work.
+  std::vector<std::unique_ptr<NodeConnection>> lost_;  // Kept until no connection is in a callback.
   net::UnauthenticatedConnections unauthenticated_;
   NodeId next_id_ = 1;
   net::EventLoop::TimerId timer_ = 0;
   net::EventLoop::TimerId accept_timer_ = 0;
-  // Of the present generation.
+  // State of the present generation.
   std::uint64_t generation_ = 0;
   std::unique_ptr<store::TcpStoreServer> store_;
   std::unique_ptr<net::PortReservation> kept_port_;

@@ -5,21 +5,11 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/fd.h"
-#include "unisono/launch/message_frames.h"
-#include "unisono/launch/nodes/messages.h"
-#include "unisono/net/event_loop.h"
-#include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 
@@ -96,7 +86,7 @@ void NodeConnection::take(std::span<const std::byte> bytes) {
     }
     if (is_admitted() && hello_.theirs().purpose != kPurpose) {
       is_foreign_ = true;
-      lose(fmt::format("it is no launcher: its connections are for \"{}\"",
+      lose(fmt::format("it is not a launcher: its connections are for \"{}\"",
                        hello_.theirs().purpose));
       return;
     }
@@ -113,20 +103,20 @@ void NodeConnection::take_messages() {
   while (!is_lost() && (bytes = input_.next())) {
     std::optional<Message> message = decode(*bytes);
     if (!message) {
-      lose("it sent what is no message of a launcher");
+      lose("it sent an invalid message of a launcher");
     } else if (!std::holds_alternative<Alive>(*message)) {
       events_.on_message(std::move(*message));
     }
   }
   if (input_.is_broken()) {
-    lose("it sent what is no message of a launcher");
+    lose("it sent an invalid message of a launcher");
   }
 }
 
 void NodeConnection::beat() {
   const auto silence = Clock::now() - heard_;
   if (silence >= keep_alive_.longest_silence()) {
-    lose(fmt::format("nothing was heard of it for {:.1f} s",
+    lose(fmt::format("nothing was received from it for {:.1f} s",
                      std::chrono::duration<double>(silence).count()));
     return;
   }
@@ -151,7 +141,7 @@ void NodeConnection::flush() {
   } else if (result.status != net::IoStatus::kWouldBlock) {
     problem_ = describe(result);
   }
-  // A broken socket is always ready for both.
+  // A broken socket is always readable and writable, so on_ready() runs and reports the problem.
   loop_.modify(socket_.get(), output_.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
 }
 

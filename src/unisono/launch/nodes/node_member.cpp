@@ -3,25 +3,14 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/launch/nodes/messages.h"
-#include "unisono/launch/nodes/node_connection.h"
-#include "unisono/net/address.h"
-#include "unisono/net/event_loop.h"
 #include "unisono/net/hello.h"
-#include "unisono/net/host_port.h"
-#include "unisono/net/interfaces.h"
-#include "unisono/net/port_holder.h"
+#include "unisono/net/host.h"
+#include "unisono/net/ports.h"
 #include "unisono/net/socket.h"
 
 namespace unisono::launch::nodes {
@@ -30,7 +19,7 @@ namespace {
 using Clock = Deadline::Clock;
 
 constexpr std::chrono::milliseconds kPause{200};
-// Of one attempt: where packets vanish another address may do.
+// Limit of an attempt. Where a network drops packets, another address of the host may answer.
 constexpr std::chrono::seconds kPatience{5};
 
 std::string seconds(Clock::duration time) {
@@ -158,7 +147,7 @@ void NodeMember::try_again(const std::string& reason) {
   if (waited >= report_after_) {
     report_after_ *= 2;
     received_.emplace_back(
-        Notice{fmt::format("has waited {} for the launcher of node 0 at {}: {}{}",
+        Notice{fmt::format("still waiting after {} for the launcher of node 0 at {}: {}{}",
                            seconds(waited),
                            place(),
                            reason,

@@ -10,29 +10,34 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
-#include "unisono/launch/nodes/messages.h"
+#include "unisono/launch/messages.h"
 #include "unisono/launch/nodes/node_connection.h"
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
 
 namespace unisono::launch::nodes {
 
+/// Settings of a NodeMember.
 struct MemberOptions {
-  std::string host;  ///< The coordinator's, looked up anew for each attempt.
+  std::string host;  ///< Host of the coordinator, resolved anew for each attempt.
   std::uint16_t port = 0;
   std::string secret;
   Join join = {};
   KeepAlive keep_alive = {};
   std::chrono::milliseconds join_timeout = std::chrono::minutes(10);  ///< For the first connection.
-  std::chrono::milliseconds report_after = std::chrono::seconds(5);   ///< As RendezvousOptions.
-  std::string hint = {};  ///< What to do where the coordinator can't be reached.
+  /// Same meaning as in RendezvousOptions.
+  std::chrono::milliseconds report_after = std::chrono::seconds(5);
+  std::string hint = {};  ///< Advice for a coordinator that cannot be reached.
 };
 
-/// A node's connection to the coordinator, tried again until there is one. What comes is kept until
-/// the owner takes it. Belongs to the loop's thread.
+/// Connection of a node to the coordinator. Connects again until an attempt succeeds, and queues
+/// received messages for the owner.
+///
+/// NodeGenerations owns the object. All functions run on the loop's thread. A final failure is
+/// reported by problem().
 class NodeMember {
  public:
-  /// Connects when the loop runs, which must outlive the object.
+  /// Connects while the loop runs. The loop must outlive the object.
   NodeMember(net::EventLoop& loop, const MemberOptions& options);
 
   ~NodeMember();
@@ -42,13 +47,14 @@ class NodeMember {
   NodeMember(NodeMember&&) = delete;
   NodeMember& operator=(NodeMember&&) = delete;
 
-  /// The next message that has come.
+  /// Returns the next received message, or std::nullopt.
   [[nodiscard]] std::optional<Message> take();
 
-  /// Nothing where there is no connection.
+  /// Sends the message; has no effect without a connection.
   void send(const Message& message);
 
-  /// Why there is no connection and will be none; empty while there may be one.
+  /// Returns the reason for which there is no connection and no further attempt; empty while a
+  /// connection exists or is possible.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:

@@ -5,22 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <variant>
-#include <vector>
 
-#include "unisono/launch/cause.h"
-#include "unisono/launch/late_rank.h"
-#include "unisono/launch/nodes/arrivals.h"
-#include "unisono/launch/nodes/late_ranks.h"
-#include "unisono/launch/nodes/messages.h"
 #include "unisono/launch/report.h"
-#include "unisono/launch/restart_policy.h"
 
 namespace unisono::launch::nodes {
 namespace {
@@ -98,12 +88,13 @@ void NodeRendezvous::take_from(NodeId node, const Leave& message, Time now) {
   }
 }
 
-// Where the job can't go on without the node, and may start again.
+// Shows the command that brings the node back, if the job cannot continue without the node and has
+// a restart left.
 void NodeRendezvous::invite_back(const Join& left) {
   if (phase_ == Phase::kStopping && !options_.has_front && n_here() < options_.min_nodes &&
       restarts_.n_used() < restarts_.max_restarts()) {
     notify(
-        fmt::format("the same command on {} goes on with the job, which waits {:.0f} s for it "
+        fmt::format("run the same command on {} to continue the job, which waits {:.0f} s for it "
                     "(--rdzv-conf join_timeout=SECONDS)",
                     left.host,
                     duration<double>(options_.join_timeout).count()));
@@ -119,9 +110,10 @@ void NodeRendezvous::take_from(NodeId node, const Waits& message, Time now) {
   late_ranks_.take(message, now);
 }
 
-// Its node says that it has failed, as of one that has ended.
+// Sends GiveUp to the node of the late rank. That node then reports the rank as failed, like a rank
+// that has ended.
 void NodeRendezvous::give_late_rank_up(Time now) {
-  const std::optional<LateRank> late = late_ranks_.find(now);
+  const std::optional<LateRankWaits> late = late_ranks_.find(now);
   if (!late) {
     return;
   }
@@ -185,7 +177,8 @@ void NodeRendezvous::on_time(Time now) {
   }
 }
 
-// Where some are done already, a newcomer would make them do all again.
+// Stops the generation for a newcomer only while all nodes run, because nodes that are done would
+// repeat their work.
 void NodeRendezvous::take_in_newcomer() {
   const auto n_in =
       std::ranges::count_if(nodes_, [](const auto& entry) { return entry.second.is_in; });
@@ -242,12 +235,12 @@ void NodeRendezvous::report_missing(Time now) {
   const auto waited = duration_cast<milliseconds>(now - gathering_since_);
   if (waited >= options_.join_timeout) {
     end(kLauncherFailed,
-        fmt::format("not all nodes have come within {} s (--rdzv-conf join_timeout=SECONDS): {}",
+        fmt::format("not all nodes have joined within {} s (--rdzv-conf join_timeout=SECONDS): {}",
                     duration<double>(options_.join_timeout).count(),
                     describe_missing(options_, joins())));
   } else if (waited >= report_after_) {
     report_after_ *= 2;
-    notify(fmt::format("has waited {:.0f} s for the nodes of the job: {}",
+    notify(fmt::format("still waiting after {:.0f} s for the nodes of the job: {}",
                        duration<double>(waited).count(),
                        describe_missing(options_, joins())));
   }

@@ -7,26 +7,30 @@
 #include <vector>
 
 #include "unisono/base/deadline.h"
+#include "unisono/launch/generations.h"
+#include "unisono/launch/messages.h"
 #include "unisono/launch/nodes/arrivals.h"
-#include "unisono/launch/nodes/late_ranks.h"
-#include "unisono/launch/nodes/messages.h"
-#include "unisono/launch/restart_policy.h"
+#include "unisono/launch/stall_watch.h"
 
 namespace unisono::launch::nodes {
 
-/// Which nodes run which generation of a job: takes what they say, and decides when a generation
-/// starts, who is in it, when it is stopped, whether another one follows, and how the job ends. No
-/// I/O and no clock of its own.
+/// State machine of a job's rendezvous: takes the messages of the nodes, and decides when a
+/// generation starts, which nodes take part, when the generation is stopped, whether another
+/// generation follows, and how the job ends.
 ///
-/// The coordinator's own node is one like the others; nothing starts without it, and it is node 0.
-/// A generation is stopped when a rank of it fails, or others have waited for it for too long; when
-/// one of its nodes is lost; and when there is a new node for a job that has fewer than max_nodes.
-/// All but the last use up a restart.
+/// - The coordinator's own node is node 0. No generation starts without this node.
+/// - A failed rank, a late rank, or a lost node stops the generation and uses up a restart.
+/// - A new node stops the generation as well if the job has fewer than max_nodes, but does not use
+///   up a restart.
+///
+/// The Coordinator owns the object. The class does no I/O and has no clock: the caller passes the
+/// time and sends the orders. Not thread-safe.
 class NodeRendezvous {
  public:
   using Time = Deadline::Clock::time_point;
   using NodeId = std::uint64_t;
 
+  /// A message to a node.
   struct Order {
     NodeId node;
     Message message;
@@ -34,21 +38,21 @@ class NodeRendezvous {
 
   NodeRendezvous(const RendezvousOptions& options, Time now);
 
-  /// Takes what a node says that is connected.
+  /// Takes a message from a connected node.
   void take(NodeId node, const Message& message, Time now);
 
-  /// The node is gone, or as good as gone.
+  /// Removes a node after the loss of its connection.
   void lose(NodeId node, const std::string& why, Time now);
 
-  /// To be called when next_due() has come.
+  /// Called when next_due() has passed.
   void on_time(Time now);
 
   [[nodiscard]] Time next_due() const;
 
-  /// Ends the job, whatever its nodes do.
+  /// Ends the job, regardless of the state of the nodes.
   void end(int exit_code, const std::string& report);
 
-  /// What is to be sent, in this order.
+  /// Returns the messages to send, in order.
   [[nodiscard]] std::vector<Order> take_orders();
 
   [[nodiscard]] bool is_over() const { return phase_ == Phase::kOver; }
@@ -58,19 +62,19 @@ class NodeRendezvous {
 
   struct Node {
     Join join;
-    std::uint64_t order;      // In which the nodes came.
-    int rank = -1;            // In the present generation, or the last one; -1: in none.
-    int first_rank = 0;       // Of its ranks, in that generation.
-    bool is_in = false;       // Of the present generation.
-    bool is_running = false;  // And not over yet.
-    std::string report = {};  // About its first failure in it.
+    std::uint64_t order;      // Order of joining.
+    int rank = -1;            // Node rank in the present or last generation; -1: not a member.
+    int first_rank = 0;       // First rank of the node in that generation.
+    bool is_in = false;       // Belongs to the present generation.
+    bool is_running = false;  // The generation is not over on the node.
+    std::string report = {};  // Report about the node's first failure in that generation.
 
     [[nodiscard]] bool has_rank(int job_rank) const {
       return job_rank >= first_rank && job_rank - first_rank < join.n_workers;
     }
   };
 
-  // Why a generation was stopped.
+  // Reason for which a generation was stopped.
   struct Failure {
     NodeId node;
     int exit_code;
@@ -84,13 +88,17 @@ class NodeRendezvous {
   void take_from(NodeId node, const Leave& message, Time now);
   void take_from(NodeId node, const Waits& message, Time now);
 
+  /// Starts a generation if enough nodes are present, otherwise reports missing nodes.
   void gather(Time now);
   void begin_gathering(Time now);
   void start(Time now);
+  /// Records a failure; the first failure of a generation stops it.
   void fail(Failure failure, Time now);
+  /// Orders all running nodes except `except` to end their ranks.
   void stop(const std::string& why, NodeId except, bool is_by_signal = false);
   void take_in_newcomer();
   void give_late_rank_up(Time now);
+  /// Called after the last rank: ends the job, restarts it, or gathers nodes again.
   void end_generation(Time now);
   void restart_after(const Failure& failure, Time now);
   void report_missing(Time now);
@@ -99,6 +107,8 @@ class NodeRendezvous {
   [[nodiscard]] bool has_coordinator() const;
   [[nodiscard]] bool is_nobody_running() const;
   [[nodiscard]] int n_here() const;
+  /// Returns the nodes of the next generation in the order of their node ranks: the coordinator's
+  /// node first, then by requested or last rank, then by the order of joining.
   [[nodiscard]] std::vector<NodeId> chosen() const;
   [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string report(const Failure& failure) const;
@@ -116,8 +126,8 @@ class NodeRendezvous {
   std::chrono::milliseconds report_after_{};
   Time started_{};
   Time pause_end_{};
-  std::optional<Failure> failure_;        // Of the present generation.
-  std::vector<std::string> also_failed_;  // Because of it, or beside it.
+  std::optional<Failure> failure_;        // Belongs to the present generation.
+  std::vector<std::string> also_failed_;  // Consequences of failure_, or failures at the same time.
   std::vector<std::string> past_failures_;
   LateRanks late_ranks_;
   std::vector<Order> orders_;

@@ -1,18 +1,11 @@
 #include "unisono/launch/nodes/node_rendezvous.h"
 
 #include <chrono>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "unisono/launch/nodes/messages.h"
 
 namespace unisono::launch::nodes {
 namespace {
@@ -22,7 +15,7 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The coordinator's node is number 1 and comes first, unless a test says otherwise.
+// The coordinator's node has number 1 and joins first, unless a test uses another order.
 class Job {
  public:
   explicit Job(const RendezvousOptions& options) : options_(options), rendezvous_(options, now_) {}
@@ -57,7 +50,7 @@ class Job {
     collect();
   }
 
-  // Not at all where nothing is due.
+  // Advances the time to the next due event, or not at all if no event is due.
   void pass_until_due() {
     const NodeRendezvous::Time due = rendezvous_.next_due();
     now_ = due == NodeRendezvous::Time::max() ? now_ : due;
@@ -65,7 +58,7 @@ class Job {
     collect();
   }
 
-  // The last message of this type to the node since the last call.
+  // Returns the last message of this type to the node since the last call.
   template <class T>
   std::optional<T> last(std::uint64_t node) {
     std::optional<T> found;
@@ -201,9 +194,10 @@ TEST(NodeRendezvous, ALostNodeIsAskedToComeBackAtOnce) {
   job.join(1);
   job.join(2);
   job.lose(2);
-  EXPECT_EQ(job.last<Notice>(1).value().text,
-            "the same command on host2 goes on with the job, which waits 90 s for it (--rdzv-conf "
-            "join_timeout=SECONDS)");
+  EXPECT_EQ(
+      job.last<Notice>(1).value().text,
+      "run the same command on host2 to continue the job, which waits 90 s for it (--rdzv-conf "
+      "join_timeout=SECONDS)");
   job.take(1, Over{1, ""});
   EXPECT_THAT(job.last<Notice>(1).value().text, HasSubstr("restart 1 of 1"));
   job.join(2);
@@ -285,7 +279,8 @@ TEST(NodeRendezvous, WhoIsMissingIsSaidAndInTheEndTheReason) {
   job.join(2, 2, 2);
   job.pass_until_due();
   EXPECT_EQ(job.last<Notice>(2).value().text,
-            "has waited 5 s for the nodes of the job: 2 of 3 are here: host1 (pid 1), host2 (pid "
+            "still waiting after 5 s for the nodes of the job: 2 of 3 are here: host1 (pid 1), "
+            "host2 (pid "
             "2); missing: node rank 1");
   job.pass_until_due();
   EXPECT_TRUE(job.last<Notice>(1).has_value());
@@ -305,7 +300,7 @@ TEST(NodeRendezvous, WhatDoesNotFitIsRefused) {
   };
   EXPECT_EQ(refusal({.min_nodes = 2, .max_nodes = 3}), "--nnodes is 2 there and 2:3 here");
   EXPECT_EQ(refusal({.min_nodes = 2, .max_nodes = 2, .run_id = "day"}),
-            "the job here is \"night\", and --rdzv-id says \"day\"");
+            "the job here is \"night\", and --rdzv-id is \"day\"");
   EXPECT_THAT(refusal({.wanted_rank = 2, .min_nodes = 2, .max_nodes = 2}),
               HasSubstr("node rank 2 is not below 2"));
   job.join(1, 1, 0);
@@ -364,7 +359,7 @@ TEST(NodeRendezvous, LaterRestartsWait) {
   EXPECT_EQ(job.last<Start>(1).value().generation, 3U);
 }
 
-// Ranks 0 and 1 are of node 1, 2 and 3 of node 2.
+// Ranks 0 and 1 are on node 1, ranks 2 and 3 on node 2.
 Job job_with_stall_timeout(int max_restarts = 0) {
   Job job(
       {.min_nodes = 2, .max_nodes = 2, .max_restarts = max_restarts, .stall_timeout = seconds(30)});
@@ -432,7 +427,7 @@ TEST(NodeRendezvous, TheNextGenerationBeginsWithoutWaits) {
   Job job = job_with_stall_timeout(1);
   job.take(1, wait_for(0, {2}, 60'000));
   EXPECT_TRUE(job.last<GiveUp>(2).has_value());
-  job.take(2, Failed{1, 124, "rank 2 was given up"});
+  job.take(2, Failed{1, 124, "rank 2 was aborted"});
   job.take(1, Over{1, ""});
   job.take(2, Over{1, "all of it"});
   job.pass_until_due();

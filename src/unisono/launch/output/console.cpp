@@ -1,15 +1,40 @@
 #include "unisono/launch/output/console.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string_view>
+#include <fcntl.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 
-#include "unisono/launch/output/line_splitter.h"
-#include "unisono/launch/output/sink.h"
+#include <algorithm>
+#include <cerrno>
+
+#include "unisono/base/error.h"
 
 namespace unisono::launch {
+
+Pty open_pty(int like_fd) {
+  int master = -1;
+  int slave = -1;
+  termios raw{};
+  ::cfmakeraw(&raw);
+  raw.c_cflag |= CREAD;
+  if (::openpty(&master, &slave, nullptr, &raw, nullptr) != 0) {
+    throw system_error("cannot open a terminal for a rank's output", errno);
+  }
+  Pty pty{.master = Fd(master), .slave = Fd(slave)};
+  ::fcntl(master, F_SETFD, FD_CLOEXEC);
+  ::fcntl(slave, F_SETFD, FD_CLOEXEC);
+  copy_size(like_fd, master);
+  return pty;
+}
+
+void copy_size(int like_fd, int master) {
+  winsize size{};
+  if (::ioctl(like_fd, TIOCGWINSZ, &size) == 0) {
+    ::ioctl(master, TIOCSWINSZ, &size);
+  }
+}
+
 namespace {
 
 std::string_view not_shown(const Line& line, std::uint64_t shown_until) {
@@ -17,7 +42,8 @@ std::string_view not_shown(const Line& line, std::uint64_t shown_until) {
   return line.text.substr(std::min<std::size_t>(shown, line.text.size()));
 }
 
-// What an interrupted line looked like on the terminal, with the carriage returns around it.
+// Returns the part of an interrupted line that was visible on the terminal, with the carriage
+// returns around the text.
 std::string_view last_row(std::string_view text) {
   const std::size_t last_text = text.find_last_not_of('\r');
   const std::size_t last_return =
@@ -33,8 +59,8 @@ Console::Console(Sink& out, Sink& err)
       is_one_place_((out.is_terminal() && err.is_terminal()) ||
                     (!out.place().empty() && out.place() == err.place())) {}
 
-std::size_t Console::row_of(Stream stream) const {
-  return stream == Stream::kOut || is_one_place_ ? 0 : 1;
+std::size_t Console::row_of(OutputStream stream) const {
+  return stream == OutputStream::kOut || is_one_place_ ? 0 : 1;
 }
 
 bool Console::has_row_for(Source source) const {
@@ -92,23 +118,23 @@ void Console::put_raw(Source source, std::string_view bytes) {
   }
 }
 
-void Console::put_whole_line(Stream stream, std::string_view text) {
+void Console::put_whole_line(OutputStream stream, std::string_view text) {
   break_row(stream);
   select(stream).append(text);
 }
 
 void Console::put_message(std::string_view text) {
-  put_whole_line(Stream::kErr, text);
+  put_whole_line(OutputStream::kErr, text);
 }
 
-// stdout and stderr may be one terminal or file: what came first has to be there first.
-Sink& Console::select(Stream stream) {
-  Sink& other = stream == Stream::kOut ? err_ : out_;
+// stdout and stderr may be the same terminal or file, so text that arrived first is written first.
+Sink& Console::select(OutputStream stream) {
+  Sink& other = stream == OutputStream::kOut ? err_ : out_;
   other.flush();
-  return stream == Stream::kOut ? out_ : err_;
+  return stream == OutputStream::kOut ? out_ : err_;
 }
 
-void Console::break_row(Stream target) {
+void Console::break_row(OutputStream target) {
   std::optional<Row>& row = rows_.at(row_of(target));
   if (row) {
     select(row->source.stream).append("\n");

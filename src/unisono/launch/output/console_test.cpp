@@ -6,11 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstddef>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,10 +15,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/deadline.h"
-#include "unisono/base/fd.h"
-#include "unisono/launch/output/pty.h"
-#include "unisono/launch/output/sink.h"
-#include "unisono/launch/output/tail.h"
 #include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
 
@@ -30,7 +23,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A terminal or a pipe, and what was written to it.
+// A terminal or a pipe, and the text that was written there.
 class Target {
  public:
   explicit Target(bool is_terminal) {
@@ -49,7 +42,8 @@ class Target {
 
   [[nodiscard]] int fd() const { return write_end_.get(); }
 
-  // What was written, once `n_bytes` of it are there: a terminal hands bytes on in its own time.
+  // Returns the written text after `n_bytes` bytes have arrived, because a terminal forwards bytes
+  // with a delay.
   std::string text(std::size_t n_bytes) {
     const Deadline deadline = Deadline::after(std::chrono::seconds(5));
     std::array<char, 4096> buffer{};
@@ -74,13 +68,13 @@ class ConsoleTest : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(target_.text(expected.size()), expected);
   }
 
-  static constexpr Source kBar{0, Stream::kOut};
-  static constexpr Source kOther{1, Stream::kErr};
+  static constexpr Source kBar{0, OutputStream::kOut};
+  static constexpr Source kOther{1, OutputStream::kErr};
 
   net::EventLoop loop_;
   Target target_{GetParam()};
   FdSink out_{target_.fd(), loop_, [](int) { FAIL(); }};
-  // The same terminal (or file) under another number.
+  // A second descriptor of the same terminal or file.
   Fd second_{::fcntl(target_.fd(), F_DUPFD_CLOEXEC, 0)};
   FdSink err_{second_.get(), loop_, [](int) { FAIL(); }};
   Console console_{out_, err_};
@@ -134,14 +128,14 @@ TEST(ConsoleRows, StdoutAndStderrHaveOneEachWhereTheyEndApart) {
   FdSink out(out_target.fd(), loop, [](int) { FAIL(); });
   FdSink err(err_target.fd(), loop, [](int) { FAIL(); });
   Console console(out, err);
-  const Source bar{0, Stream::kOut};
-  const Source other{1, Stream::kErr};
+  const Source bar{0, OutputStream::kOut};
+  const Source other{1, OutputStream::kErr};
   console.put_partial(bar, "", {"10%", 0});
   EXPECT_TRUE(console.has_row_for(other));
   console.put_partial(other, "", {"fetching", 0});
   EXPECT_TRUE(console.has_row_for(bar));
-  EXPECT_FALSE(console.has_row_for({1, Stream::kOut}));
-  console.put_line({1, Stream::kOut}, "", {"hello", 0});
+  EXPECT_FALSE(console.has_row_for({1, OutputStream::kOut}));
+  console.put_line({1, OutputStream::kOut}, "", {"hello", 0});
   console.put_message("stop\n");
   out.flush();
   err.flush();

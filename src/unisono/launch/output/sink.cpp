@@ -9,24 +9,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "unisono/base/config.h"
-#include "unisono/net/event_loop.h"
 
 namespace unisono::launch {
 namespace {
 
-// A pipe that poll(2) calls writable takes this much without waiting.
+// A pipe that poll(2) reports as writable takes this much without blocking.
 constexpr std::size_t kPieceBytes = 4096;
 
-// Source: no-color.org, and terminfo's word for a terminal that can do nothing.
+// Source: no-color.org, and terminfo's name of a terminal without capabilities.
 bool wants_colour(const Environment& environment) {
   return environment("NO_COLOR").value_or("").empty() &&
          environment("TERM").value_or("dumb") != "dumb";

@@ -10,7 +10,8 @@
 
 namespace unisono::launch {
 
-/// Where the ranks' stdout or stderr ends. What can't be written now waits.
+/// Destination of the ranks' stdout or stderr. Text that cannot be written yet is buffered. Used on
+/// the loop's thread only; errors go to a callback of the implementation.
 class Sink {
  public:
   Sink() = default;
@@ -20,35 +21,37 @@ class Sink {
   Sink(Sink&&) = delete;
   Sink& operator=(Sink&&) = delete;
 
+  /// Buffers text.
   virtual void append(std::string_view text) = 0;
 
-  /// Writes what can be written now; the loop writes the rest when the reader takes it.
+  /// Writes as much as possible without blocking; the loop writes the rest later.
   virtual void flush() = 0;
 
-  /// Bytes that the reader has not taken yet.
+  /// Returns the number of buffered bytes.
   [[nodiscard]] virtual std::size_t backlog() const = 0;
 
-  /// Whether this process writes to a terminal there.
+  /// Returns true if the text goes directly to a terminal.
   [[nodiscard]] virtual bool is_terminal() const = 0;
 
-  /// The file, pipe or terminal where text ends, as stat(2) has it; empty where that is not known.
+  /// Returns device and inode of the destination, as stat(2) reports them; empty if unknown.
   [[nodiscard]] virtual std::string place() const { return ""; }
 
-  /// Whether text may have colours.
+  /// Returns true if text may have colours.
   [[nodiscard]] virtual bool has_colour() const = 0;
 };
 
-/// Both of a launcher.
+/// The two streams of a launcher.
 struct Sinks {
   std::unique_ptr<Sink> out;
   std::unique_ptr<Sink> err;
 };
 
-/// Writes to stdout or stderr without ever waiting for its reader: a pager that nobody scrolls must
-/// not keep the agent from hearing Ctrl-C. The descriptor's flags are not touched, others share it.
+/// Writes to stdout or stderr without blocking, so that a pager that stops reading does not keep
+/// the agent from handling Ctrl-C. The flags of the descriptor do not change, because other
+/// processes share the descriptor.
 class FdSink final : public Sink {
  public:
-  /// Gets errno of the write that failed, once; what comes later is dropped.
+  /// Receives errno of the write that failed, once; later text is dropped.
   using OnError = std::function<void(int error_number)>;
 
   FdSink(int fd, net::EventLoop& loop, OnError on_error);
@@ -67,7 +70,7 @@ class FdSink final : public Sink {
 
   [[nodiscard]] std::string place() const override;
 
-  /// On a terminal that has some, unless NO_COLOR is set.
+  /// Returns true on a colour terminal, unless NO_COLOR is set.
   [[nodiscard]] bool has_colour() const override { return has_colour_; }
 
  private:
@@ -87,7 +90,8 @@ class FdSink final : public Sink {
   std::size_t written_ = 0;
 };
 
-/// stdout and stderr of this process. `on_error` gets which of them can't be written to.
+/// Returns sinks for stdout and stderr of this process. `on_error` receives the name of a stream
+/// that cannot be written, and errno.
 [[nodiscard]] Sinks standard_sinks(
     net::EventLoop& loop, std::function<void(const std::string& what, int error_number)> on_error);
 

@@ -4,9 +4,6 @@
 
 #include <charconv>
 #include <cstddef>
-#include <optional>
-#include <set>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -28,13 +25,13 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// Up to `last`.
+// Parses a number from 0 to `last`.
 int parse_number(std::string_view text, int last, const char* what) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < 0 || number > last) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("\"{}\" is no {}: there are 0 to {}", text, what, last));
+                fmt::format("\"{}\" is not a {}: there are 0 to {}", text, what, last));
   }
   return number;
 }
@@ -42,8 +39,8 @@ int parse_number(std::string_view text, int last, const char* what) {
 void select(StreamSelection& selection, int local_rank, std::string_view streams) {
   constexpr int kBoth = 3;
   const int number = parse_number(streams, kBoth, "choice of streams");
-  for (const Stream stream : {Stream::kOut, Stream::kErr}) {
-    const int bit = stream == Stream::kOut ? 1 : 2;
+  for (const OutputStream stream : {OutputStream::kOut, OutputStream::kErr}) {
+    const int bit = stream == OutputStream::kOut ? 1 : 2;
     if ((number & bit) != 0) {
       selection.insert({local_rank, stream});
     }
@@ -64,7 +61,7 @@ StreamSelection parse_streams(const std::string& text, int n_workers) {
     const std::vector<std::string_view> pair = split(part, ':');
     if (pair.size() != 2) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("\"{}\" is no LOCAL_RANK:STREAMS, such as 0:3", part));
+                  fmt::format("\"{}\" is not LOCAL_RANK:STREAMS, such as 0:3", part));
     }
     select(selection, parse_number(pair[0], n_workers - 1, "local rank"), pair[1]);
   }

@@ -1,9 +1,5 @@
 #include "unisono/launch/output/stream_selection.h"
 
-#include <optional>
-#include <set>
-#include <string>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,10 +11,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr Source kOut0{0, Stream::kOut};
-constexpr Source kErr0{0, Stream::kErr};
-constexpr Source kOut1{1, Stream::kOut};
-constexpr Source kErr1{1, Stream::kErr};
+constexpr Source kOut0{0, OutputStream::kOut};
+constexpr Source kErr0{0, OutputStream::kErr};
+constexpr Source kOut1{1, OutputStream::kOut};
+constexpr Source kErr1{1, OutputStream::kErr};
 
 TEST(ParseStreams, OneNumberIsForAllRanks) {
   EXPECT_THAT(parse_streams("0", 2), IsEmpty());

@@ -9,15 +9,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <initializer_list>
-#include <optional>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/launch/process/protocol.h"
 
 namespace unisono::launch {
 namespace {
@@ -106,7 +100,7 @@ std::optional<Received> Channel::receive() {
   std::optional<Message> message =
       decode(std::span(bytes).first(static_cast<std::size_t>(n_bytes)));
   UNISONO_CHECK(message.has_value() && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0,
-                "agent and guardian do not understand each other");
+                "agent and guardian use different protocols");
   return Received{std::move(*message), std::move(fds)};
 }
 

@@ -6,37 +6,39 @@
 #include <vector>
 
 #include "unisono/base/fd.h"
-#include "unisono/launch/process/protocol.h"
+#include "unisono/launch/messages.h"
 
 namespace unisono::launch {
 
-/// A message with the descriptors that came along.
+/// A message with the file descriptors that were sent with it.
 struct Received {
   Message message;
   std::vector<Fd> fds;
 };
 
-/// One end of the socket between agent and guardian. It keeps message boundaries
-/// (SOCK_SEQPACKET), carries descriptors, and tells each side that the other is gone.
+/// One end of the socket between agent and guardian. The socket keeps message boundaries
+/// (SOCK_SEQPACKET), carries file descriptors, and reports the end of the other process.
 class Channel {
  public:
   explicit Channel(Fd socket) : socket_(std::move(socket)) {}
 
-  /// Both ends, closed on exec.
+  /// Returns both ends, which are closed on exec. Throws Error(kSystem).
   [[nodiscard]] static std::pair<Channel, Channel> make_pair();
 
   [[nodiscard]] int fd() const { return socket_.get(); }
 
-  /// Returns false when the other side is gone, or (with `wait` false) when its queue is full.
+  /// Returns false if the peer has ended, or (without `wait`) if the queue is full. `wait` blocks
+  /// until the queue has room.
   bool send(const Message& message, bool wait, std::initializer_list<int> fds = {});
 
-  /// The next message, if one is there. Never waits.
+  /// Returns the next message, or std::nullopt if there is no message. Never blocks. Throws
+  /// Error(kInternal) for a malformed message.
   [[nodiscard]] std::optional<Received> receive();
 
-  /// Whether the other side has received all that was sent to it.
+  /// Returns true if the peer has received all messages.
   [[nodiscard]] bool is_drained() const;
 
-  /// True once receive() found that the other side is gone and nothing is left to read.
+  /// Returns true once receive() has found that the peer has ended and no message is left.
   [[nodiscard]] bool is_closed() const { return closed_; }
 
  private:

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/types.h>
+#include <sys/epoll.h>  // IWYU pragma: keep
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,13 +19,11 @@
 #include <fstream>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
+#include <utility>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/process.h"
 
 namespace unisono::launch {
@@ -49,7 +47,8 @@ struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
-// Shells stand in front of a program for its environment, its folder or its binding.
+// Returns true if the process runs a shell. A shell often runs in front of a program, to set
+// environment, folder or CPU binding.
 bool is_shell(const std::string& process) {
   constexpr std::array<std::string_view, 12> kShells{
       "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "sh", "tcsh", "zsh"};
@@ -82,14 +81,14 @@ bool has_children() {
 std::vector<pid_t> list_children() {
   std::vector<pid_t> children;
   if (!has_children()) {
-    return children;  // Spares a look at each process of the machine.
+    return children;  // Avoids a scan of all processes of the machine.
   }
   const pid_t self = ::getpid();
   const std::unique_ptr<DIR, CloseDirectory> proc(::opendir("/proc"));
   if (proc == nullptr) {
     return children;
   }
-  // readdir is safe here: nobody else uses this directory stream.
+  // readdir() is safe here: no other thread uses this directory stream.
   while (const dirent* entry = ::readdir(proc.get())) {  // NOLINT(concurrency-mt-unsafe)
     const std::string name = static_cast<const char*>(entry->d_name);
     const std::optional<pid_t> pid = parse_pid(name);
@@ -155,6 +154,45 @@ std::vector<pid_t> kill_descendants(const std::set<pid_t>& spared,
     wait_for_child_signal();
   }
   return {};
+}
+
+EndWatch::EndWatch(net::EventLoop& loop, std::function<void()> on_end)
+    : loop_(loop), on_end_(std::move(on_end)) {}
+
+EndWatch::~EndWatch() {
+  while (!pidfds_.empty()) {
+    remove(pidfds_.begin()->first);
+  }
+}
+
+void EndWatch::add(std::size_t worker, pid_t pid) {
+  Fd pidfd = open_pidfd(pid);
+  if (!pidfd.is_open()) {
+    return;
+  }
+  loop_.add(pidfd.get(), EPOLLIN, [this, worker](std::uint32_t /*events*/) {
+    remove(worker);
+    unreported_.push_back(worker);
+    on_end_();
+  });
+  pidfds_.emplace(worker, std::move(pidfd));
+}
+
+void EndWatch::mark_reported(std::size_t worker) {
+  remove(worker);
+  std::erase(unreported_, worker);
+}
+
+bool EndWatch::is_unreported(std::size_t worker) const {
+  return std::ranges::find(unreported_, worker) != unreported_.end();
+}
+
+void EndWatch::remove(std::size_t worker) {
+  const auto found = pidfds_.find(worker);
+  if (found != pidfds_.end()) {
+    loop_.remove(found->second.get());
+    pidfds_.erase(found);
+  }
 }
 
 }  // namespace unisono::launch

@@ -3,13 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/prctl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>  // IWYU pragma: keep
 #include <sys/poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,9 +16,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -28,14 +23,11 @@
 
 #include <climits>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/base/process.h"
 #include "unisono/launch/environment.h"
-#include "unisono/launch/process/channel.h"
+#include "unisono/launch/messages.h"
 #include "unisono/launch/process/children.h"
-#include "unisono/launch/process/protocol.h"
 #include "unisono/launch/process/spawn.h"
 
 namespace unisono::launch {
@@ -43,7 +35,7 @@ namespace {
 
 constexpr std::chrono::seconds kExecTimeout{30};
 constexpr std::chrono::seconds kKillTimeout{10};
-// From SIGTERM to SIGKILL for what a rank leaves behind.
+// Time from SIGTERM to SIGKILL for processes that a rank leaves behind.
 constexpr std::chrono::milliseconds kLeftoverGrace{500};
 constexpr std::chrono::milliseconds kLeftoverLook{50};
 
@@ -51,7 +43,7 @@ bool ends_a_program(int signal_number) {
   return signal_number == SIGTERM || signal_number == SIGINT || signal_number == SIGHUP;
 }
 
-// Some must stay free for the descriptors that come with the next order.
+// Keeps some descriptors free for the next order, which carries three.
 int highest_useful_fd() {
   constexpr rlim_t kFree = 16;
   rlimit limit{};
@@ -61,7 +53,8 @@ int highest_useful_fd() {
   return static_cast<int>(std::min<rlim_t>(limit.rlim_cur - kFree, INT_MAX));
 }
 
-// With the null pointer at the end. An empty argument is none.
+// Returns `argv` with `argument` inserted at `at`, and a null pointer at the end. An empty argument
+// is left out.
 std::vector<char*> with_argument(char* const* argv, std::string& argument, std::uint32_t at) {
   std::vector<char*> all;
   for (char* const* each = argv; *each != nullptr; ++each) {
@@ -74,7 +67,8 @@ std::vector<char*> with_argument(char* const* argv, std::string& argument, std::
   return all;
 }
 
-// Unless nobody reads, which must not keep the guardian.
+// Writes a line to stderr if that does not block: a reader that has stopped must not block the
+// guardian.
 void say(const std::string& line) {
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&ready, 1, 0) == 1) {
@@ -84,8 +78,8 @@ void say(const std::string& line) {
 
 }  // namespace
 
-// The signals held back are those that a user may send to everything called "unisono": the
-// guardian has to outlive the ranks.
+// Holds back signals that a user may send to all processes called "unisono", because the guardian
+// must outlive the ranks.
 Guardian::Guardian(
     Channel channel, const char* path, char* const* argv, const sigset_t& signal_mask, pid_t agent)
     : channel_(std::move(channel)),
@@ -107,7 +101,7 @@ void Guardian::run() {
   });
   while (!channel_.is_closed()) {
     loop_.run_once(Deadline::never());
-    // Only after the ranks' own descriptors have told in which order they ended.
+    // Runs after the pidfds of the ranks, which become ready in the order of the ranks' ends.
     if (std::exchange(child_ended_, false)) {
       reap();
     }
@@ -123,7 +117,8 @@ void Guardian::run() {
   }
 }
 
-// A process that is killed loses its descriptors before its children get another parent.
+// A killed process loses its descriptors before the children get another parent, so this function
+// waits a short time for the agent's end.
 bool Guardian::has_agent_ended() const {
   constexpr int kMostMs = 100;
   const Fd agent = open_pidfd(agent_);
@@ -177,8 +172,8 @@ void Guardian::start(const Spawn& order, std::span<const Fd> stdio) {
   channel_.send(Started{order.local_rank, result.pid}, true);
 }
 
-// SIGCHLD says only that somebody ended; descriptors become ready in the order of the deaths, and
-// the rank that failed first is what the user wants to know.
+// SIGCHLD does not give an order of ends, but pidfds become ready in that order. The report must
+// have the rank that failed first.
 void Guardian::watch_end(pid_t pid, Worker& worker) {
   worker.pidfd = open_pidfd(pid);
   if (worker.pidfd.get() > highest_useful_fd()) {
@@ -200,7 +195,7 @@ void Guardian::signal_ranks(int signal_number) {
     for (const pid_t program : worker.programs) {
       ::kill(program, signal_number);
     }
-    // A stopped process would not see the signal, nor answer a rank that asks it something.
+    // A stopped process would not handle the signal, and could not answer a rank that waits for it.
     if (is_for_the_end) {
       ::kill(-pid, SIGCONT);
     }
@@ -221,7 +216,8 @@ void Guardian::begin_end() {
   end_leftovers();
 }
 
-// Never for a rank that runs, and for a process that may still serve one.
+// Returns the time at which `child` is killed; Deadline::never() for a running rank and for a
+// process that a running rank may still need.
 Deadline Guardian::last_moment(pid_t child) const {
   const pid_t group = ::getpgid(child);
   if (workers_.contains(child) || workers_.contains(group)) {
@@ -234,7 +230,8 @@ Deadline Guardian::last_moment(pid_t child) const {
   return workers_.empty() ? ended_all_ : Deadline::never();
 }
 
-// Only direct children, whose process ids can't be reused: when one ends, its children become ours.
+// Signals direct children only, because their process IDs cannot be reused. The children of a dead
+// child become children of this process.
 void Guardian::end_leftovers() {
   bool is_any_left = false;
   for (const pid_t pid : list_children()) {
@@ -295,7 +292,7 @@ void Guardian::on_reaped(pid_t pid, int status) {
   }
 }
 
-// The end of a rank's own process, or of a program that it ran as a shell.
+// Handles the end of a rank's own process, or of a program that the rank ran as a shell.
 void Guardian::take_end(Workers::iterator worker, int status) {
   auto& [pid, state] = *worker;
   if (!state.status) {
@@ -305,7 +302,7 @@ void Guardian::take_end(Workers::iterator worker, int status) {
     }
     state.status = status;
   }
-  // Programs that are no longer below us have ended as the shell's children.
+  // Programs that are no longer descendants of this process have ended as children of the shell.
   std::erase_if(state.programs, [all = state.programs](pid_t program) {
     const auto stat = read_process_stat(fmt::format("/proc/{}", program));
     return !stat || (stat->parent != ::getpid() && !all.contains(stat->parent));

@@ -16,34 +16,41 @@
 
 namespace unisono::launch {
 
-/// The name of its process, as `ps -C` and `pkill` know it.
+/// Process name of the guardian, as `ps -C` and `pkill` show it.
 inline constexpr const char* kGuardianName = "unisono-guard";
 
-/// The small single-threaded process that is the parent of a node's ranks: starts them when told
-/// to, reports how they ended, and leaves none of their descendants behind when the agent is gone.
+/// The small single-threaded process that is the parent of a node's ranks. The guardian starts
+/// ranks on the agent's order, reports how ranks ended, and leaves no descendants behind when the
+/// agent ends.
 ///
-/// Signals go to the ranks' own processes, which may need their descendants until they end. Then
-/// the descendants are leftovers, and are ended: those of the rank's process group after the rank,
+/// Signals go to the ranks' own processes, which may need descendants until the end. The remaining
+/// descendants are then leftovers and are ended: the process group of a rank after that rank, all
 /// others after the last rank.
+///
+/// be_guardian() owns the object for the life of the process. All functions run on the only thread
+/// of the process; the kernel kills the ranks when that thread ends. An exception therefore ends
+/// the guardian and the ranks.
 class Guardian {
  public:
-  /// Its ranks are `path` with `argv`, as execve(2) takes it, and begin with this signal mask.
+  /// Starts ranks as `path` with `argv`, as execve(2) takes them, and with the signal mask
+  /// `signal_mask`.
   Guardian(Channel channel,
            const char* path,
            char* const* argv,
            const sigset_t& signal_mask,
            pid_t agent);
 
-  /// Returns when the agent is gone and all descendants with it.
+  /// Returns when the agent has ended and all descendants have ended.
   void run();
 
  private:
   struct Worker {
     int local_rank = 0;
-    Fd pidfd = Fd();  // Not open where the kernel has none.
-    // Programs of a shell that were signalled with it. The rank lasts until the last of them ends.
+    Fd pidfd = Fd();  // Not open without pidfds in the kernel.
+    // Programs of a shell that were signalled together with the shell. The rank ends when the last
+    // of these programs ends.
     std::set<pid_t> programs = {};
-    std::optional<int> status = std::nullopt;  // The shell's, once it has ended before them.
+    std::optional<int> status = std::nullopt;  // Status of a shell that ended before its programs.
   };
 
   using Workers = std::map<pid_t, Worker>;
@@ -71,12 +78,13 @@ class Guardian {
   net::EventLoop loop_;
   Workers workers_;
   bool child_ended_ = false;
-  bool is_ending_ = false;  // The ranks were told to end.
+  bool is_ending_ = false;  // The ranks have been ordered to end.
   bool rank_ended_ = false;
-  // Until when the process group of an ended rank may last, and after the last rank all others.
+  // Time at which the process group of an ended rank is killed; ended_all_ is the time for all
+  // other processes after the last rank.
   std::map<pid_t, Deadline> ended_groups_;
   Deadline ended_all_ = Deadline::never();
-  std::set<pid_t> asked_;  // Leftovers that have got their SIGTERM.
+  std::set<pid_t> asked_;  // Leftovers that have received SIGTERM.
   net::EventLoop::TimerId leftover_timer_ = 0;
 };
 

@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/prctl.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,17 +20,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/base/unshared_fds.h"
-#include "unisono/launch/process/channel.h"
-#include "unisono/launch/process/children.h"
 #include "unisono/launch/process/guardian.h"
 #include "unisono/launch/process/spawn.h"
-#include "unisono/launch/program.h"
 
 namespace unisono::launch {
 namespace {
@@ -40,8 +32,9 @@ namespace {
 constexpr std::chrono::seconds kEndTimeout{11};
 constexpr std::chrono::seconds kGuardianKillTimeout{5};
 
-// What exec would have closed, `kept` excepted: the descriptors of the parent are not the child's.
-// The numbers will be those of ranks' outputs, which the children of a fork have to get.
+// Closes the descriptors that exec would have closed, except `kept`, because they belong to the
+// parent. Also removes the numbers from the set of unshared descriptors: the ranks' outputs will
+// reuse the numbers, and the children of a fork must inherit these.
 void close_private_descriptors(int kept) {
   std::vector<int> open;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -63,8 +56,8 @@ void take_null_as_stdin_and_stdout() {
   }
 }
 
-// Overwrites the command line that ps(1) and pgrep(1) show, in the memory where exec has put it; a
-// longer name is cut.
+// Overwrites the command line that ps(1) and pgrep(1) show, in the memory where exec has put it. A
+// longer name is truncated.
 void name_command_line(const std::string& name) {
   constexpr int kArgumentsBegin = 48;  // Fields of proc_pid_stat(5).
   std::ifstream file("/proc/self/stat");
@@ -87,11 +80,11 @@ void name_command_line(const std::string& name) {
   std::ranges::copy(std::string_view(name).substr(0, memory.size() - 1), memory.begin());
 }
 
-// In the child. Outlives its parent on purpose, to clean up; SIGCONT wakes it for that if it is
-// stopped.
+// Runs in the child. The guardian outlives the agent on purpose, to clean up; SIGCONT wakes a
+// stopped guardian for that.
 int be_guardian(Channel channel, const Program& program, const sigset_t& signal_mask, pid_t agent) {
   if (::prctl(PR_SET_PDEATHSIG, SIGCONT) != 0 || ::getppid() != agent) {
-    return 1;  // The agent may have ended before the kernel knew that we want to hear of it.
+    return 1;  // The agent may have ended before the kernel recorded the death signal.
   }
   ::prctl(PR_SET_NAME, kGuardianName);
   name_command_line(fmt::format("{}: parent of the ranks of process {}", kGuardianName, agent));
@@ -110,7 +103,7 @@ GuardianLink::GuardianLink(const Program& program) : program_(program), channel_
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     throw system_error("prctl(PR_SET_CHILD_SUBREAPER)", errno);
   }
-  // A shell that became us by exec may have left us its own children.
+  // A shell that became this process by exec may have left its own children.
   const std::vector<pid_t> children = list_children();
   spared_ = {children.begin(), children.end()};
   ::pthread_sigmask(SIG_SETMASK, nullptr, &signal_mask_);
@@ -128,7 +121,7 @@ void GuardianLink::start() {
     try {
       ::_exit(be_guardian(std::move(guardians), program_, signal_mask_, agent));
     } catch (const std::exception& error) {
-      fmt::print(stderr, "unisono: the guardian process can't go on: {}\n", error.what());
+      fmt::print(stderr, "unisono: the guardian process can't continue: {}\n", error.what());
       ::_exit(1);
     }
   }

@@ -13,15 +13,18 @@
 
 namespace unisono::launch {
 
-/// The agent's hold on its guardian process.
+/// The agent's handle of the guardian process.
+///
+/// run() creates the object before any thread exists, for the whole job. Used by a single thread,
+/// because start() forks. start() throws Error(kSystem); end() kills an unresponsive guardian.
 class GuardianLink {
  public:
-  /// Starts a guardian. To be called before this process blocks signals, which ranks would inherit.
-  /// Makes this process a subreaper, so that what a killed guardian leaves behind comes to us.
-  /// `program` must outlive the object. Throws Error(kSystem).
+  /// Starts a guardian. Call this before the process blocks signals, which ranks would inherit.
+  /// Makes this process a subreaper, so that the processes of a killed guardian become its
+  /// children. `program` must outlive the object. Throws Error(kSystem).
   explicit GuardianLink(const Program& program);
 
-  /// Ends guardian and descendants if that has not happened.
+  /// Ends the guardian and its descendants, unless end() has done so.
   ~GuardianLink();
 
   GuardianLink(const GuardianLink&) = delete;
@@ -37,21 +40,22 @@ class GuardianLink {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
 
-  /// Lets a guardian that was stopped go on.
+  /// Resumes a guardian that was stopped.
   void wake() const;
 
-  /// Ends it with SIGKILL, and through that all ranks; to be followed by end().
+  /// Ends the guardian with SIGKILL, and thereby all ranks. end() must follow.
   void kill() const;
 
-  /// Closes the channel, on which the guardian kills what there is and ends; does its work where
-  /// it does not: `on_reaped` gets the ends that it did not see. Returns what could not be ended.
+  /// Closes the channel, so that the guardian kills all descendants and ends. Kills the guardian
+  /// and the descendants if that takes too long; `on_reaped` receives the ends that the guardian
+  /// did not see. Returns the processes that could not be ended.
   std::vector<pid_t> end(const OnReaped& on_reaped);
 
  private:
   [[nodiscard]] bool wait_for_guardian(Deadline deadline) const;
 
   const Program& program_;
-  sigset_t signal_mask_{};  // For ranks.
+  sigset_t signal_mask_{};  // Signal mask of the ranks.
   std::set<pid_t> spared_;
   Channel channel_;
   pid_t pid_ = -1;

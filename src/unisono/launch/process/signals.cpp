@@ -1,17 +1,13 @@
 #include "unisono/launch/process/signals.h"
 
-#include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <initializer_list>
-#include <optional>
 #include <utility>
 
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 
 namespace unisono::launch {
 namespace {
@@ -24,7 +20,8 @@ bool is_ignored(int signal_number) {
 }  // namespace
 
 SignalFd::SignalFd(std::initializer_list<int> caught, std::initializer_list<int> blocked) {
-  // Ignored, it would make the kernel reap our children before we learn how they ended.
+  // If SIGCHLD were ignored, the kernel would reap children before this process can read their
+  // status.
   ::signal(SIGCHLD, SIG_DFL);
   sigset_t all;
   sigset_t wanted;

@@ -12,25 +12,26 @@ namespace unisono::launch {
 /// A signal that this process has received.
 struct CaughtSignal {
   int number = 0;
-  bool is_from_terminal = false;  ///< Sent for a key or a hang-up, not by a process.
+  bool is_from_terminal = false;  ///< Caused by a key or a hang-up, not sent by a process.
 };
 
-/// Signals of this process as a descriptor that an event loop can watch.
+/// Delivers signals of this process through a descriptor that an event loop can watch.
 ///
-/// The signals stay blocked when the object is gone: one that is still pending must not end the
-/// process on its way out.
+/// The signals stay blocked after the destructor, so that a pending signal does not end the process
+/// during its shutdown. Create the object before other threads, which inherit the mask. The
+/// constructor throws Error(kSystem).
 class SignalFd {
  public:
-  /// Delivers `caught`; `blocked` are only held back. Signals that the process was told to ignore
-  /// (nohup, a shell's background job) stay ignored, except SIGCHLD.
+  /// Delivers the signals in `caught` and only blocks the signals in `blocked`. Signals that the
+  /// process ignores (nohup, background job of a shell) stay ignored, except SIGCHLD.
   SignalFd(std::initializer_list<int> caught, std::initializer_list<int> blocked);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  /// The next signal that came, if any.
+  /// Returns the next signal, or std::nullopt if no signal has arrived.
   [[nodiscard]] std::optional<CaughtSignal> next();
 
-  /// The mask that the process had before: what its children are to get.
+  /// Returns the mask of the process before the constructor, which its children must get.
   [[nodiscard]] const sigset_t& original_mask() const { return original_mask_; }
 
  private:
@@ -38,7 +39,7 @@ class SignalFd {
   sigset_t original_mask_{};
 };
 
-/// "SIGTERM" for 15.
+/// Returns the name of a signal, "SIGTERM" for 15.
 [[nodiscard]] const char* signal_name(int signal_number);
 
 }  // namespace unisono::launch

@@ -3,28 +3,22 @@
 #include <fcntl.h>
 #include <linux/prctl.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 
 namespace unisono::launch {
 namespace {
 
-// As sched_setaffinity(2) takes them.
+// A set of processors for sched_setaffinity(2).
 class CpuSet {
  public:
   explicit CpuSet(std::span<const int> cores) {
@@ -40,7 +34,7 @@ class CpuSet {
     }
   }
 
-  // Async-signal-safe. False where that failed, with errno set.
+  // Async-signal-safe. Returns false, with errno set, if the binding failed.
   [[nodiscard]] bool bind_this_thread() const {
     return set_ == nullptr || ::sched_setaffinity(0, n_bytes_, set_.get()) == 0;
   }
@@ -54,15 +48,16 @@ class CpuSet {
   std::unique_ptr<cpu_set_t, Free> set_;
 };
 
-// What the child writes where it does not become the program.
+// Written by the child if it does not become the program.
 struct Verdict {
   int error_number = 0;
   bool is_of_cores = false;
 };
 
-// In the child. Returns only when something failed, with errno set; whether that was the binding.
+// Runs in the child. Returns only after a failure, with errno set; returns true if the binding
+// failed.
 bool become(const SpawnRequest& request, const CpuSet& cores, pid_t parent) {
-  // The parent may have ended before the kernel knew that we want to hear of it.
+  // The parent may have ended before the kernel recorded the death signal.
   if (::prctl(PR_SET_PDEATHSIG, request.death_signal) != 0 || ::getppid() != parent) {
     return false;
   }
@@ -85,7 +80,7 @@ bool become(const SpawnRequest& request, const CpuSet& cores, pid_t parent) {
   return false;
 }
 
-// Waits for the child's verdict: end of file means that exec closed the pipe.
+// Waits for the child's verdict. The end of the file means that exec closed the pipe.
 Verdict wait_for_exec(int pipe_fd, int canceling_fd, Deadline deadline) {
   for (;;) {
     std::array<pollfd, 2> fds{{{pipe_fd, POLLIN, 0}, {canceling_fd, 0, 0}}};
@@ -145,7 +140,7 @@ SpawnResult spawn(const SpawnRequest& request, int canceling_fd, Deadline deadli
     return {.pid = pid};
   }
   ::kill(pid, SIGKILL);
-  // A child that hangs in exec (a file server that is away) is left to be reaped when it can.
+  // A child that hangs in exec (an unavailable file server) is reaped later.
   if (verdict.error_number != ETIMEDOUT && verdict.error_number != ECANCELED) {
     ::waitpid(pid, nullptr, 0);
   }

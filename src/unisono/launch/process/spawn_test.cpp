@@ -1,17 +1,13 @@
 #include "unisono/launch/process/spawn.h"
 
-#include <signal.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <chrono>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/cores.h"
-#include "unisono/base/deadline.h"
+#include "unisono/base/process.h"
 
 namespace unisono::launch {
 namespace {

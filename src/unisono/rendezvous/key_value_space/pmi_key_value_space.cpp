@@ -20,17 +20,16 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/loaded_mpi.h"
 #include "unisono/net/io.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/key_value_space/pmi_message.h"
-#include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::rendezvous {
 namespace {
 
 constexpr std::size_t kMaxLineBytes = 4096;
 
-// Of a launcher that need not ask others first.
+// Limit for replies that the launcher gives without waiting for other processes.
 constexpr std::chrono::seconds kAnswerTimeout{5};
 
 constexpr int kLeaveTimeoutMs = 2000;
@@ -43,7 +42,7 @@ bool is_stream(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
-// The value, or an empty text.
+// Returns the value, or "" if missing.
 std::string_view value_of(const PmiMessage& message, std::string_view name) {
   const auto found = message.find(name);
   return found == message.end() ? std::string_view() : std::string_view(found->second);
@@ -54,18 +53,18 @@ std::size_t read_limit(const PmiMessage& message, std::string_view name) {
   std::size_t limit = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
   if (error != std::errc() || end != text.data() + text.size() || limit == 0) {
-    throw Error(ErrorCode::kCorruptData, fmt::format("the launcher's {} is no number", name));
+    throw Error(ErrorCode::kCorruptData, fmt::format("the launcher's {} is not a number", name));
   }
   return limit;
 }
 
-// Words end at spaces, lines at newlines; launchers differ in what they make of a "=".
+// Words end at spaces and lines at newlines. Launchers differ in the treatment of "=".
 bool is_word(std::string_view text) {
   return !text.empty() && text.find_first_of(" \t\r\n=") == std::string_view::npos;
 }
 
-// What is left to do at the end of a process whose MPI was expected to leave. Nothing may be
-// called there that needs what has been destroyed by then.
+// Work left for process exit if an MPI library was expected to finalize PMI. The exit handler must
+// not use objects that are already destroyed.
 struct DueFinalize {
   int fd;
   pid_t process;
@@ -81,7 +80,7 @@ void send_finalize() {
   const DueFinalize& due = due_finalize();
   if (::getpid() == due.process && mpi_state() == MpiState::kToCome) {
     (void)::send(due.fd, kCommand.data(), kCommand.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    // A launcher that can't write its answer takes that for a failure of the job.
+    // A launcher that cannot write the reply reports a failure of the job.
     std::array<char, 256> answer{};
     pollfd wait{.fd = due.fd, .events = POLLIN, .revents = 0};
     if (::poll(&wait, 1, kLeaveTimeoutMs) == 1) {
@@ -101,7 +100,7 @@ class PmiKeyValueSpace final : public KeyValueSpace {
 
  private:
   void send(const std::string& command, Deadline deadline);
-  // Nothing of a longer answer is lost when the time is up.
+  // Keeps the bytes of an incomplete reply if the deadline passes.
   std::string receive_line(Deadline deadline);
   PmiMessage receive(std::string_view expected, Deadline deadline);
   PmiMessage ask(const std::string& command, std::string_view expected, Deadline deadline);
@@ -117,10 +116,11 @@ class PmiKeyValueSpace final : public KeyValueSpace {
 
 PmiKeyValueSpace::PmiKeyValueSpace(int fd, MpiState mpi, Deadline deadline) : fd_(fd), mpi_(mpi) {
   if (!is_stream(fd)) {
-    throw Error(ErrorCode::kNotFound,
-                fmt::format("PMI_FD={} is no open connection here: a process between the launcher "
-                            "and this one may have closed it",
-                            fd));
+    throw Error(
+        ErrorCode::kNotFound,
+        fmt::format("PMI_FD={} is not an open connection here: a process between the launcher "
+                    "and this one may have closed it",
+                    fd));
   }
   if (mpi == MpiState::kFinished) {
     throw Error(ErrorCode::kNotFound, "MPI_Finalize has given PMI_FD back");
@@ -139,7 +139,7 @@ PmiKeyValueSpace::PmiKeyValueSpace(int fd, MpiState mpi, Deadline deadline) : fd
 
 void PmiKeyValueSpace::put(const std::string& key, const std::string& text, Deadline deadline) {
   UNISONO_CHECK(is_word(key) && is_word(text), "PMI takes words");
-  // The limits count the byte that ends a C string.
+  // The limits include the terminating byte of a C string.
   if (key.size() >= max_key_bytes_ || text.size() >= max_text_bytes_) {
     throw Error(
         ErrorCode::kSystem,
@@ -180,7 +180,7 @@ void PmiKeyValueSpace::leave() noexcept {
       std::atexit(send_finalize);
     }
   } catch (const std::exception&) {
-    return;  // The launcher has gone: so will this process.
+    return;  // The launcher is gone, so this process will end too.
   }
 }
 
@@ -206,7 +206,7 @@ std::string PmiKeyValueSpace::receive_line(Deadline deadline) {
   return line;
 }
 
-// Shows no answer whole: a secret may be in it.
+// Error messages never contain a whole reply, which may contain a secret.
 PmiMessage PmiKeyValueSpace::receive(std::string_view expected, Deadline deadline) {
   const std::optional<PmiMessage> answer = parse_pmi(receive_line(deadline));
   if (!answer || value_of(*answer, "cmd") != expected || !received_.empty()) {
@@ -215,10 +215,11 @@ PmiMessage PmiKeyValueSpace::receive(std::string_view expected, Deadline deadlin
   }
   const std::string_view code = value_of(*answer, "rc");
   if (!code.empty() && code != "0") {
-    throw Error(
-        ErrorCode::kSystem,
-        fmt::format(
-            "the launcher's {} at PMI_FD says rc={} {}", expected, code, value_of(*answer, "msg")));
+    throw Error(ErrorCode::kSystem,
+                fmt::format("the launcher's {} at PMI_FD reports rc={} {}",
+                            expected,
+                            code,
+                            value_of(*answer, "msg")));
   }
   return *answer;
 }

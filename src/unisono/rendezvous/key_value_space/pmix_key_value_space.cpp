@@ -15,15 +15,15 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/loaded_library.h"
+#include "unisono/base/loaded_mpi.h"
 #include "unisono/base/mutex.h"
+#include "unisono/base/process.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
-#include "unisono/rendezvous/launchers/mpi_implementation.h"
 
 namespace unisono::rendezvous {
 namespace {
 
-// What this project needs of PMIx, as its standard (version 3 and later) lays it down in memory.
+// The subset of PMIx that is used here, in the binary layout of the standard (version 3 and later).
 
 using PmixStatus = int;
 
@@ -58,21 +58,21 @@ struct PmixInfo {
 
 using PmixDone = void (*)(PmixStatus status, void* context);
 
-// libpmix.so.2.
+// Functions of libpmix.so.2.
 struct PmixLibrary {
   PmixStatus (*init)(PmixProcess* self, PmixInfo* infos, std::size_t n_infos);
   PmixStatus (*finalize)(const PmixInfo* infos, std::size_t n_infos);
   PmixStatus (*put)(std::uint8_t scope, const char* key, PmixValue* value);
   PmixStatus (*commit)();
-  // `done` is called on the library's thread, once, if this returns kPmixSuccess; the infos have
-  // to stay until then.
+  // Calls `done` once, on the library's thread, if the result is kPmixSuccess. `infos` must stay
+  // valid until then.
   PmixStatus (*fence)(const PmixProcess* processes,
                       std::size_t n_processes,
                       const PmixInfo* infos,
                       std::size_t n_infos,
                       PmixDone done,
                       void* context);
-  // The value is the caller's, made by malloc.
+  // The caller owns the value, which was allocated with malloc().
   PmixStatus (*get)(const PmixProcess* process,
                     const char* key,
                     const PmixInfo* infos,
@@ -81,17 +81,18 @@ struct PmixLibrary {
   const char* (*describe)(PmixStatus status);
 };
 
-// Lives until the library has called back, however long this process waits for that.
+// State of a fence. Lives until the library has called back, even if this process has stopped
+// waiting.
 struct PmixFence {
   PmixInfo collect;
-  std::shared_ptr<PmixFence> self;  // The library's share.
+  std::shared_ptr<PmixFence> self;  // The library's share of the ownership.
   Mutex mutex;
   Condition is_over;
   bool is_done UNISONO_GUARDED_BY(mutex) = false;
   PmixStatus status UNISONO_GUARDED_BY(mutex) = kPmixSuccess;
 };
 
-// The daemon has it all after a fence that collects.
+// After a fence that collects, the daemon has all values.
 constexpr std::chrono::seconds kGetTimeout{60};
 
 PmixLibrary load() {
@@ -111,7 +112,7 @@ PmixLibrary load() {
   }
 }
 
-// Loaded for good, when it is first asked for.
+// Loaded by the first call and never unloaded.
 const PmixLibrary& pmix_library() {
   static const PmixLibrary library = load();
   return library;
@@ -167,7 +168,7 @@ class PmixKeyValueSpace final : public KeyValueSpace {
   const PmixLibrary& library_;
   MpiState mpi_;
   std::string name_space_;            // The launcher's name of the job.
-  std::shared_ptr<PmixFence> fence_;  // Shared with the library until it is over.
+  std::shared_ptr<PmixFence> fence_;  // Shared with the library until the fence is over.
 };
 
 PmixKeyValueSpace::PmixKeyValueSpace(MpiState mpi) : library_(pmix_library()), mpi_(mpi) {

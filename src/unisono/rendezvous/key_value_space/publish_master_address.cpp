@@ -1,5 +1,3 @@
-#include "unisono/rendezvous/key_value_space/publish_master_address.h"
-
 #include <fmt/format.h>
 
 #include <charconv>
@@ -15,17 +13,17 @@
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
+#include "unisono/base/loaded_mpi.h"
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
-#include "unisono/base/random_hex.h"
+#include "unisono/base/text.h"
 #include "unisono/net/address.h"
-#include "unisono/net/interfaces.h"
-#include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/interface_choice.h"
+#include "unisono/net/host.h"
+#include "unisono/net/ports.h"
 #include "unisono/rendezvous/key_value_space/key_value_space.h"
 #include "unisono/rendezvous/launch_info.h"
-#include "unisono/rendezvous/launchers/mpi_implementation.h"
 #include "unisono/rendezvous/secret.h"
+#include "unisono/rendezvous/this_node.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -34,14 +32,14 @@ constexpr const char* kKey = "unisono-rendezvous";
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::string_view kVersion = "unisono1";
 
-// A connection that is not the launcher's after all would answer nothing.
+// A descriptor that is not the launcher's connection would never reply.
 constexpr std::chrono::seconds kOpenTimeout{20};
 
 std::string describe(const LaunchInfo& launch_info) {
   return fmt::format("the launcher's key space ({})", to_string(launch_info.key_value_space.kind));
 }
 
-// Of a text with "/" between them.
+// Splits the text at "/".
 std::vector<std::string> parts_of(std::string_view text) {
   std::vector<std::string> parts(1);
   for (const char c : text) {
@@ -54,25 +52,25 @@ std::vector<std::string> parts_of(std::string_view text) {
   return parts;
 }
 
-// "rank 3".
+// Returns the name of this process, e.g. "rank 3".
 std::string own_name(const LaunchInfo& launch_info) {
   return fmt::format("{} {}", launch_info.process_name, launch_info.rank);
 }
 
-Logger logger_of(const Config& config, const LaunchInfo& launch_info) {
-  return Logger(own_name(launch_info), config.log_level);
+base::Logger logger_of(const base::Config& config, const LaunchInfo& launch_info) {
+  return base::Logger(own_name(launch_info), config.log_level);
 }
 
-// What this process has found out by the key space, once for all its groups.
+// Result of the exchange in the key space: obtained once per process, for all groups.
 struct Outcome {
   Mutex mutex;
   bool is_known UNISONO_GUARDED_BY(mutex) = false;
   std::optional<MasterRecord> note UNISONO_GUARDED_BY(mutex);
-  std::string problem UNISONO_GUARDED_BY(mutex);  // Why there is no note.
+  std::string problem UNISONO_GUARDED_BY(mutex);  // The reason if there is no note.
   std::optional<net::PortReservation> port UNISONO_GUARDED_BY(mutex);
 };
 
-// Never destroyed: other threads may make a group until the very end of the process.
+// Never destroyed: other threads may create a group until the process exits.
 Outcome& outcome() {
   static Outcome* const instance = new Outcome;
   return *instance;
@@ -87,10 +85,10 @@ std::unique_ptr<KeyValueSpace> open(const LaunchInfo& launch_info, Deadline dead
       launch_info.key_value_space.pmi_fd, mpi, earlier(deadline, Deadline::after(kOpenTimeout)));
 }
 
-// What rank 0 has to tell.
-MasterRecord make_note(const Config& config,
+// Returns the record that rank 0 publishes.
+MasterRecord make_note(const base::Config& config,
                        const LaunchInfo& launch_info,
-                       const Logger& logger,
+                       const base::Logger& logger,
                        std::optional<net::PortReservation>& port) {
   MasterRecord note;
   if (!is_secret_given(config)) {
@@ -118,7 +116,7 @@ MasterRecord make_note(const Config& config,
 Error in_key_space(const LaunchInfo& launch_info, const Error& error) {
   return {error.code(),
           fmt::format("rendezvous: {} of {}, in {}: {}. A {} for which UNISONO_SECRET and "
-                      "MASTER_ADDR are set does without it",
+                      "MASTER_ADDR are set does not need it",
                       own_name(launch_info),
                       launch_info.world_size,
                       describe(launch_info),
@@ -126,9 +124,9 @@ Error in_key_space(const LaunchInfo& launch_info, const Error& error) {
                       launch_info.process_name)};
 }
 
-void find_out(const Config& config,
+void find_out(const base::Config& config,
               const LaunchInfo& launch_info,
-              const Logger& logger,
+              const base::Logger& logger,
               Deadline deadline,
               Outcome& state) UNISONO_REQUIRES(state.mutex) {
   state.is_known = true;
@@ -152,10 +150,10 @@ void find_out(const Config& config,
 
 LaunchInfo without_note(const LaunchInfo& launch_info,
                         const std::string& problem,
-                        const Logger& logger) {
+                        const base::Logger& logger) {
   if (launch_info.master_addr.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("rendezvous: {1} does not know where the {0}s meet: {2}. Set "
+                fmt::format("rendezvous: {1} has no address where the {0}s meet: {2}. Set "
                             "MASTER_ADDR for all {0}s to the name of {0} 0's node, MASTER_PORT "
                             "to a port that is free there, and UNISONO_SECRET",
                             launch_info.process_name,
@@ -188,7 +186,7 @@ std::optional<MasterRecord> decode_record(std::string_view text) {
   return is_whole && note.address.empty() == (note.port == 0) ? std::optional(note) : std::nullopt;
 }
 
-bool needs_key_value_space(const Config& config, const LaunchInfo& launch_info) {
+bool needs_key_value_space(const base::Config& config, const LaunchInfo& launch_info) {
   return launch_info.key_value_space.kind != KeyValueSpaceKind::kNone &&
          (launch_info.master_addr.empty() || !is_secret_given(config));
 }
@@ -196,7 +194,7 @@ bool needs_key_value_space(const Config& config, const LaunchInfo& launch_info) 
 MasterRecord exchange_record(KeyValueSpace& space,
                              const LaunchInfo& launch_info,
                              const MasterRecord& own,
-                             const Config& config,
+                             const base::Config& config,
                              Deadline deadline) {
   if (launch_info.rank == 0) {
     space.put(kKey, encode_record(own), deadline);
@@ -206,8 +204,8 @@ MasterRecord exchange_record(KeyValueSpace& space,
   while (!space.fence(earlier(deadline, Deadline::at(start + stall)))) {
     const std::chrono::duration<double> spent = Deadline::Clock::now() - start;
     const std::string message = fmt::format(
-        "waited {1:.1f} s for the other {0}s to come to {2}; {0}s do so which are not told "
-        "UNISONO_SECRET and MASTER_ADDR: tell them to all {0}s or to none",
+        "waited {1:.1f} s for the other {0}s to come to {2}; {0}s do so without UNISONO_SECRET and "
+        "MASTER_ADDR: set them for all {0}s or for none",
         launch_info.process_name,
         spent.count(),
         describe(launch_info));
@@ -224,14 +222,14 @@ MasterRecord exchange_record(KeyValueSpace& space,
   const std::optional<MasterRecord> note = decode_record(space.get(kKey, deadline));
   if (!note) {
     throw Error(ErrorCode::kIncompatible,
-                fmt::format("what {0} 0 has left there is not for this release of Unisono: all "
+                fmt::format("the entry of {0} 0 there is not for this release of Unisono: all "
                             "{0}s need the same one",
                             launch_info.process_name));
   }
   return *note;
 }
 
-LaunchInfo apply_record(const Config& config,
+LaunchInfo apply_record(const base::Config& config,
                         const LaunchInfo& launch_info,
                         const MasterRecord& note) {
   const auto differ = [&](const char* here, const char* what, const char* there) {
@@ -262,15 +260,15 @@ LaunchInfo apply_record(const Config& config,
   return result;
 }
 
-LaunchInfo publish_master_address(const Config& config,
+LaunchInfo publish_master_address(const base::Config& config,
                                   const LaunchInfo& launch_info,
                                   Deadline deadline) {
   if (!needs_key_value_space(config, launch_info)) {
     return launch_info;
   }
-  const Logger logger = logger_of(config, launch_info);
+  const base::Logger logger = logger_of(config, launch_info);
   Outcome& state = outcome();
-  // Held while this process waits for the launcher: a second group needs the answer, too.
+  // Held while this process waits for the launcher: a second group needs the same result.
   const MutexLock lock(state.mutex);
   if (!state.is_known) {
     find_out(config, launch_info, logger, deadline, state);

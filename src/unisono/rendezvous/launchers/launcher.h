@@ -6,56 +6,65 @@
 #include <string>
 
 #include "unisono/base/config.h"
-#include "unisono/rendezvous/launchers/variable_reader.h"
+#include "unisono/base/loaded_mpi.h"
+#include "unisono/rendezvous/launchers/variables.h"
 
 namespace unisono::rendezvous {
 
 struct Launcher;
 
-/// Where rank 0 is.
+/// Location of rank 0.
 struct MasterHost {
-  std::string address = {};     ///< Empty after a complaint, and where `problem` is not.
-  bool is_on_one_node = false;  ///< False, too, where that can't be known.
-  /// What to complain of where rank 0 can't tell its address in the launcher's key space.
+  std::string address = {};     ///< Empty after a complaint, or if `problem` is set.
+  bool is_on_one_node = false;  ///< False if unknown.
+  /// The complaint to make if rank 0 cannot publish its address in the launcher's key space.
   std::string problem = {};
 };
 
-/// How a launcher tells a process what it is. A new one is a row in launcher.cpp.
+/// The variables by which a launcher assigns a rank to a process. Each launcher is a row in
+/// launcher.cpp.
 struct Launcher {
   const char* name;
-  const char* command;  ///< Who sets the variables, for messages.
-  /// The variables; null where the launcher has none for it.
+  const char* command;  ///< The program that sets the variables, for messages.
+  /// Names of the variables; null if the launcher does not set the variable.
   const char* rank = nullptr;
   const char* world_size = nullptr;
   const char* local_rank = nullptr;
   const char* local_world_size = nullptr;
-  const char* job = nullptr;  ///< Names the job among those of a machine.
-  /// And this part of it, where a job may have several with ranks of their own.
+  const char* job = nullptr;  ///< Identifies the job among the jobs of a machine.
+  /// Identifies a part of the job, if a job may have several parts with their own ranks.
   const char* step = nullptr;
-  bool has_key_space = true;  ///< Its processes may have one.
+  bool has_key_space = true;  ///< True if the processes may have a key space.
   bool (*has_started)(const Environment& environment);
   MasterHost (*master_host)(VariableReader& reader, const Launcher& launcher);
-  /// Nothing where it tells none.
+  /// Returns std::nullopt if the launcher defines no port.
   std::optional<std::uint16_t> (*master_port)(VariableReader& reader, const Launcher& launcher);
 };
 
-/// All, in the order in which they are looked for: who is started by whom stands first.
+/// All launchers in the order of the search: a launcher that is started by another comes first.
 [[nodiscard]] std::span<const Launcher> launchers();
 
-/// The one that started a process with this environment; null if none did.
+/// Returns the launcher that started a process with this environment; null if no launcher did.
 [[nodiscard]] const Launcher* find_launcher(const Environment& environment);
 
-/// The port where the ranks of this job step of Slurm meet; nothing without SLURM_JOB_ID, which
-/// `reader` has then complained of.
+/// Returns the port at which the ranks of this Slurm job step meet. Returns std::nullopt, after a
+/// complaint to `reader`, if SLURM_JOB_ID is not set.
 [[nodiscard]] std::optional<std::uint16_t> slurm_port(VariableReader& reader);
 
-/// What tells the job whose ranks `launcher` has numbered from its others:
-/// "SLURM_JOB_ID=4540, SLURM_STEP_ID=3". The same in all its processes; empty where it says
-/// nothing.
+/// Returns a name that distinguishes the job from the launcher's other jobs: "SLURM_JOB_ID=4540,
+/// SLURM_STEP_ID=3". Equal in all processes of the job. Empty if the launcher does not identify
+/// jobs.
 [[nodiscard]] std::string launched_job(const Environment& environment, const Launcher& launcher);
 
-/// True where both tell what job they are of by the same variables, and are of different ones. Of
-/// ranks that different launchers have started nothing is known.
+/// Returns true if both names use the same variables and differ. Jobs of different launchers cannot
+/// be compared: returns false.
 [[nodiscard]] bool are_different_jobs(const std::string& one, const std::string& other);
+
+/// Returns the MPI implementation of this rank: that of the loaded library, or else that of the
+/// launcher: mpirun, or Slurm's srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH). Returns
+/// std::nullopt for other processes, and for ranks that `unisono run` or torchrun has started
+/// within an MPI job.
+[[nodiscard]] std::optional<MpiImplementation> find_mpi_implementation(
+    const Environment& environment);
 
 }  // namespace unisono::rendezvous

@@ -1,11 +1,9 @@
 #include "unisono/rendezvous/launchers/launcher.h"
 
-#include <string>
-
 #include <gtest/gtest.h>
 
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/testing/launched_ranks.h"
+#include "unisono/rendezvous/testing/ranks.h"
 
 namespace unisono::rendezvous {
 namespace {
@@ -28,7 +26,7 @@ TEST(Launcher, IsKnownByAnyOfItsVariables) {
   EXPECT_EQ(found({{"PET_NODE_RANK", "0"}}), "Kubeflow Trainer");
 }
 
-// What was seen in ranks of mpirun in a Slurm job: their daemons are tasks of a step.
+// Variables observed in ranks of mpirun in a Slurm job: the daemons of mpirun are tasks of a step.
 TEST(Launcher, OfSeveralIsTheOneThatWasStartedLast) {
   const FakeVariables daemon{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}};
   EXPECT_EQ(found(changed(daemon, {{"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}})),
@@ -46,7 +44,7 @@ TEST(Launcher, ABatchScriptIsNoTask) {
                              {"SLURM_NTASKS", "4"},
                              {"SLURM_JOB_NODELIST", "n[1-2]"}};
   EXPECT_EQ(found(script), "none");
-  // The steps that Slurm makes for scripts and shells of salloc have numbers of their own.
+  // Steps that Slurm creates for scripts and shells of salloc have reserved numbers.
   for (const char* step : {"4294967290", "4294967291", "4294967292"}) {
     EXPECT_EQ(found(changed(script, {{"SLURM_STEP_ID", step}, {"SLURM_STEP_NODELIST", "n1"}})),
               "none")
@@ -93,6 +91,25 @@ TEST(LaunchedJob, DiffersFromOthersOfTheSameKindOnly) {
   EXPECT_FALSE(are_different_jobs(slurm, ""));
   EXPECT_FALSE(are_different_jobs("", slurm));
   EXPECT_FALSE(are_different_jobs("", ""));
+}
+
+TEST(MpiImplementation, IsThatOfTheLauncher) {
+  EXPECT_EQ(find_mpi_implementation(fake({{"OMPI_COMM_WORLD_RANK", "1"}, {"PMIX_RANK", "1"}})),
+            MpiImplementation::kOpenMpi);
+  EXPECT_EQ(find_mpi_implementation(fake({{"SLURM_PROCID", "1"}, {"PMIX_RANK", "1"}})),
+            MpiImplementation::kOpenMpi);
+  EXPECT_EQ(find_mpi_implementation(fake({{"PMI_RANK", "1"}, {"MPI_LOCALRANKID", "1"}})),
+            MpiImplementation::kMpich);
+}
+
+TEST(MpiImplementation, ThereIsNoneForRanksOfOthers) {
+  EXPECT_EQ(find_mpi_implementation(fake({})), std::nullopt);
+  EXPECT_EQ(find_mpi_implementation(fake({{"RANK", "1"}, {"WORLD_SIZE", "2"}})), std::nullopt);
+  EXPECT_EQ(find_mpi_implementation(fake({{"SLURM_PROCID", "1"}})), std::nullopt);
+  // mpirun has started the launcher and not the rank.
+  EXPECT_EQ(
+      find_mpi_implementation(fake({{"OMPI_COMM_WORLD_RANK", "1"}, {"TORCHELASTIC_RUN_ID", "a"}})),
+      std::nullopt);
 }
 
 }  // namespace

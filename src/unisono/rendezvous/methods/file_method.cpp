@@ -17,21 +17,17 @@
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/interruption.h"
 #include "unisono/base/log.h"
-#include "unisono/base/release.h"
+#include "unisono/base/process.h"
+#include "unisono/base/thread.h"
 #include "unisono/net/address.h"
 #include "unisono/net/hello.h"
-#include "unisono/net/interfaces.h"
-#include "unisono/net/port_reservation.h"
-#include "unisono/rendezvous/interface_choice.h"
+#include "unisono/net/host.h"
+#include "unisono/net/ports.h"
 #include "unisono/rendezvous/methods/builtin_methods.h"
 #include "unisono/rendezvous/methods/discovery.h"
-#include "unisono/rendezvous/methods/init_method.h"
-#include "unisono/rendezvous/roster/node_id.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/rendezvous/roster/roster_check.h"
-#include "unisono/rendezvous/roster/roster_codec.h"
+#include "unisono/rendezvous/this_node.h"
 #include "unisono/store/file_store.h"
 
 namespace unisono::rendezvous {
@@ -39,11 +35,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What a process needs until all have met at the store: the file, in which it holds a number, and a
-// port for the store.
+// Resources of a process until all have met at the store: the file, with a claimed number, and a
+// reserved port for the store.
 class FilePresence {
  public:
-  FilePresence(const std::string& path, const Config& config, Deadline deadline)
+  FilePresence(const std::string& path, const base::Config& config, Deadline deadline)
       : store_({.path = path}, deadline),
         address_(
             choose_own_address(config.interface, net::interfaces(), net::default_route_address())),
@@ -57,7 +53,7 @@ class FilePresence {
     try {
       store_.leave();
     } catch (const std::exception&) {
-      return;  // Somebody else deleted the file, or the next job does.
+      return;  // Another process has deleted the file, or the next job will.
     }
   }
 
@@ -70,7 +66,7 @@ class FilePresence {
 
   [[nodiscard]] std::uint32_t number() const { return number_; }
 
-  /// Of its store, if it becomes rank 0.
+  /// Address of this process's store if it becomes rank 0.
   [[nodiscard]] std::string ip() const { return address_.ip(); }
 
   [[nodiscard]] std::uint16_t port() const { return port_.port(); }
@@ -82,14 +78,13 @@ class FilePresence {
   std::uint32_t number_ = 0;
 };
 
-// As many are here as the first one's world size.
+// Returns true if there are as many entries as the first entry's world size.
 bool is_full(const std::vector<Entry>& entries) {
   return !entries.empty() &&
          entries.size() >= static_cast<std::size_t>(entries.front().member.world_size);
 }
 
-// Gives those without a rank, which have -1, the lowest ones that nobody asks for, in the order in
-// which they came.
+// Assigns the lowest unrequested ranks to entries without a rank (-1), in the order of arrival.
 std::vector<Entry> give_out_ranks(std::vector<Entry> entries) {
   std::set<int> taken;
   for (const Entry& entry : entries) {
@@ -108,9 +103,10 @@ std::vector<Entry> give_out_ranks(std::vector<Entry> entries) {
   return entries;
 }
 
-// The processes of one group_name in the file. Its keys there:
-//   GROUP/current   the number of the job that one can join
-//   GROUP/NUMBER    that job's entries, appended; each one's nonce is the number it holds
+// The processes of a group_name in the file, with these keys:
+//
+//   GROUP/current   the number of the job that can be joined
+//   GROUP/NUMBER    that job's entries, appended; the nonce is the number claimed by the process
 class FileDiscovery {
  public:
   FileDiscovery(const DiscoveryRequest& request, const RankRequest& wanted, FilePresence& presence)
@@ -129,16 +125,16 @@ class FileDiscovery {
                          .port = presence.port(),
                          .endpoint = ""}} {}
 
-  // The job's entries, with their ranks, in the order of coming.
+  // Waits for all processes. Returns the job's entries with their ranks, in the order of arrival.
   std::vector<Entry> gather() {
     while (!join()) {
       if (request_.deadline.has_passed()) {
         throw Error(ErrorCode::kTimeout,
-                    fmt::format("rendezvous: at {}: others changed the file all the time",
+                    fmt::format("rendezvous: at {}: other processes changed the file all the time",
                                 request_.method.text));
       }
     }
-    const Logger logger("rendezvous", request_.config.log_level);
+    const base::Logger logger("rendezvous", request_.config.log_level);
     const auto start = Deadline::Clock::now();
     auto patience = request_.config.stall;
     for (milliseconds pause(1);; pause = std::min(pause * 2, milliseconds(50))) {
@@ -163,7 +159,7 @@ class FileDiscovery {
   }
 
  private:
-  // False if others changed something meanwhile, so that it is to be tried again.
+  // Returns false if other processes changed the file meanwhile: the caller must try again.
   bool join() {
     const std::string current = store_.try_get(prefix_ + "current").value_or("");
     key_ = prefix_ + current;
@@ -196,7 +192,8 @@ class FileDiscovery {
     return entry.nonce == self_.nonce || store_.is_claimed(static_cast<std::uint32_t>(entry.nonce));
   }
 
-  // Those who take part: who came when the job was complete does not.
+  // Returns the entries of participants. Entries that arrived when the job was complete are
+  // dropped.
   std::vector<Entry> read(const std::string& key) {
     std::vector<Entry> entries = decode(store_.try_get(key).value_or(""));
     if (is_full(entries)) {
@@ -209,8 +206,8 @@ class FileDiscovery {
     std::optional<std::vector<Entry>> entries = decode_entries(text);
     if (!entries) {
       throw Error(ErrorCode::kCorruptData,
-                  fmt::format("init_method \"{}\": the file holds something else than processes "
-                              "that meet; name one that is not there yet",
+                  fmt::format("init_method \"{}\": the file does not hold processes that meet; "
+                              "name one that does not exist yet",
                               request_.method.text));
     }
     return *entries;
@@ -235,7 +232,7 @@ class FileDiscovery {
   const DiscoveryRequest& request_;
   store::FileStore& store_;
   std::string prefix_;
-  std::string key_;  // Of the job that this process has joined, or tries to.
+  std::string key_;  // Key of the job that this process has joined or tries to join.
   Entry self_;
 };
 
@@ -259,10 +256,11 @@ LaunchInfo assignment_of(const std::vector<Entry>& entries, std::uint32_t number
 
 std::string path_of(const InitMethod& method) {
   if (!method.host.empty() || method.port || method.path.size() < 2) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("init_method \"{}\": it needs a whole path behind three slashes, as "
-                            "file:///nfs/jobs/one",
-                            method.text));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("init_method \"{}\": it needs an absolute path, after three slashes, as "
+                    "file:///nfs/jobs/one",
+                    method.text));
   }
   return method.path;
 }
@@ -278,7 +276,7 @@ Discovered discover_by_file(const DiscoveryRequest& request) {
       const std::vector<Entry> entries = FileDiscovery(request, wanted, *presence).gather();
       return {.launch_info = assignment_of(entries, presence->number()), .presence = presence};
     } catch (const Error& error) {
-      // The last process of an earlier job has deleted the file just now.
+      // The last process of an earlier job has just deleted the file.
       if (error.code() != ErrorCode::kPeerLost || request.deadline.has_passed()) {
         throw;
       }

@@ -2,53 +2,46 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/bytes.h"
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/random_hex.h"
-#include "unisono/base/release.h"
+#include "unisono/base/process.h"
+#include "unisono/base/text.h"
 #include "unisono/net/hello.h"
-#include "unisono/rendezvous/roster/node_id.h"
-#include "unisono/rendezvous/roster/roster.h"
-#include "unisono/rendezvous/roster/roster_check.h"
-#include "unisono/rendezvous/roster/roster_codec.h"
-#include "unisono/store/store.h"
-#include "unisono/store/tcp_server.h"
+#include "unisono/rendezvous/this_node.h"
+#include "unisono/store/tcp_host.h"
 
 namespace unisono::rendezvous {
 namespace {
 
-// Who was first to ask writes it down at once, unless it dies.
+// The first rank that asks writes the list at once, unless it is killed.
 constexpr std::chrono::seconds kPatienceForAnother{1};
 
-// Who does not look by then what has become of the meeting was killed.
+// A rank that has not read the result of the meeting within this time was probably killed.
 constexpr std::chrono::seconds kPatienceForReaders{2};
 
-// Of a job's random name.
+// Bytes of a job's random name.
 constexpr std::size_t kJobBytes = 16;
 
-// The keys of one meeting:
-//   members   everybody's entry, appended
-//   common    version and world size of who came first
-//   rank/R    who came first as rank R
-//   count     how many have come
-//   ready     what all look at: a job name and the members; or no name, and why it can't succeed
-//   published there once the members are under ready
-//   seen      how many have read that it can't succeed
-//   all seen  there once all who have come have read that
-//   given up  there once somebody has waited in vain and left
-//   absent/N  while N have come: who has not, if somebody wanted to know
+// Keys of a meeting:
+//
+//   members   the entries of all ranks, appended
+//   common    version and world size of the first rank that joined
+//   rank/R    the first process that joined as rank R
+//   count     number of ranks that have joined
+//   ready     read by all ranks: a job name and the members; or no name, and the reason of failure
+//   published set once the members are under ready
+//   seen      number of ranks that have read the failure
+//   all seen  set once all ranks that have joined have read the failure
+//   given up  set once a rank has left after waiting without success
+//   absent/N  while N ranks have joined: the missing ranks, if a rank has asked
 std::string prefix_of(const ExchangeOptions& options) {
   return fmt::format("unisono/{}/", options.generation);
 }
@@ -61,30 +54,30 @@ bool is_there(store::Store& store, const std::string& key) {
   return store.check(std::span(&key, 1));
 }
 
-Entry entry_of(const Member& member) {
+Entry entry_of(const RosterMember& member) {
   return {.version = net::kProtocolVersion,
           .release = release(),
           .nonce = random_number(),
           .member = member};
 }
 
-// What all who meet have to agree on.
+// Values on which all ranks must agree.
 std::string common_of(const Entry& entry) {
   return fmt::format("{}, world size {}", describe_version(entry), entry.member.world_size);
 }
 
 class Meeting {
  public:
-  Meeting(store::Store& store, const Member& self, const ExchangeOptions& options)
+  Meeting(store::Store& store, const RosterMember& self, const ExchangeOptions& options)
       : store_(store), options_(options), self_(entry_of(self)), prefix_(prefix_of(options)) {}
 
-  // Tells the others why this rank does not take part.
+  // Publishes the reason why this rank does not take part.
   void fail(const std::string& reason) { store_.compare_set(key("ready"), "", failure(reason)); }
 
-  // Whoever completes the meeting, or sees that it can't succeed, publishes what there is.
+  // The rank that completes the meeting, or that finds a contradiction, publishes the members.
   void join() {
     store_.set_at_end(key("ready"),
-                      failure("joined, but ended before all ranks had come; see what it wrote"));
+                      failure("joined, but ended before all ranks had joined; see its output"));
     store_.append(key("members"), encode_entry(self_));
     const std::string common = common_of(self_);
     const std::string name = std::to_string(self_.nonce);
@@ -100,7 +93,7 @@ class Meeting {
   Roster wait(Deadline deadline) {
     Roster roster = read(wait_until_ready(deadline));
     options_.logger.debug(
-        fmt::format("rendezvous: has the addresses of all {} ranks; its own is {} port {}",
+        fmt::format("rendezvous: received the addresses of all {} ranks; own address: {} port {}",
                     roster.world_size(),
                     self_.member.address,
                     self_.member.port));
@@ -152,7 +145,8 @@ class Meeting {
   void give_up() noexcept {
     try {
       store_.set(key("given up"), "");
-      store_.set_at_end(key("ready"), "");  // The others hear from who is missing.
+      // Withdrawn: the error of the other ranks must name the missing ranks instead of this rank.
+      store_.set_at_end(key("ready"), "");
     } catch (const std::exception&) {
       return;  // The store is gone, and the meeting with it.
     }
@@ -173,7 +167,7 @@ class Meeting {
     const std::optional<std::string_view> members =
         job ? reader.get_string_view(ready.size()) : std::nullopt;
     if (members && job->empty()) {
-      // Who has ended does not read it.
+      // The rank that has ended does not read the failure.
       wait_for_readers(static_cast<std::size_t>(self_.member.world_size) - 1);
       throw Error(ErrorCode::kSystem, std::string(*members));
     }
@@ -190,16 +184,16 @@ class Meeting {
     check_self(*entries);
     Roster roster{.rank = self_.member.rank,
                   .job = std::move(*job),
-                  .members = std::vector<Member>(entries->size())};
+                  .members = std::vector<RosterMember>(entries->size())};
     for (Entry& entry : *entries) {
-      Member& place = roster.members.at(static_cast<std::size_t>(entry.member.rank));
+      RosterMember& place = roster.members.at(static_cast<std::size_t>(entry.member.rank));
       place = std::move(entry.member);
     }
     return roster;
   }
 
-  // The store may be one that ends with this process, and who was started a little later looks for
-  // it until its time is up.
+  // The store may end with this process, and a rank that started a little later would search for
+  // the store until the deadline.
   void wait_for_readers(std::size_t n_readers) {
     try {
       const std::string all_seen = key("all seen");
@@ -211,11 +205,11 @@ class Meeting {
       if (error.code() == ErrorCode::kInterrupted) {
         throw;
       }
-      // The store is gone, or somebody was killed: what the roster says counts.
+      // The store is gone, or a rank was killed: the error from the roster counts.
     }
   }
 
-  // Who comes when the roster is full is not in it.
+  // A rank that joins after the roster is full is not a member.
   void check_self(const std::vector<Entry>& entries) const {
     for (const Entry& entry : entries) {
       if (entry.nonce == self_.nonce) {
@@ -225,12 +219,12 @@ class Meeting {
     std::string holder;
     for (const Entry& entry : entries) {
       if (entry.member.rank == self_.member.rank) {
-        holder = ": " + describe(entry.member) + " was here before";
+        holder = ": " + describe(entry.member) + " joined before";
       }
     }
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("rendezvous: all {} ranks have come already, without {}{}{}",
+        fmt::format("rendezvous: all {} ranks have joined already, without {}{}{}",
                     entries.size(),
                     describe(self_.member),
                     holder,
@@ -248,8 +242,9 @@ class Meeting {
                        rejected_connections ? "; " + *rejected_connections : "");
   }
 
-  // Thousands of ranks wait at the same time, and the members of so many are megabytes: one of them
-  // writes down who is absent, for as long as nobody comes.
+  // Thousands of ranks wait at the same time, and the entries of so many ranks are megabytes. A
+  // single rank therefore writes down the missing ranks each time the number of joined ranks has
+  // changed.
   [[nodiscard]] std::string describe_absent() {
     const std::string name = key("absent/" + store_.try_get(key("count")).value_or("0"));
     if (store_.add(name + "/asked", 1) > 1) {
@@ -280,7 +275,7 @@ class Meeting {
 }  // namespace
 
 Roster exchange_roster(store::Store& store,
-                       const Member& self,
+                       const RosterMember& self,
                        Deadline deadline,
                        const ExchangeOptions& options) {
   Meeting meeting(store, self, options);
@@ -289,7 +284,7 @@ Roster exchange_roster(store::Store& store,
 }
 
 void fail_roster(store::Store& store,
-                 const Member& self,
+                 const RosterMember& self,
                  const std::string& reason,
                  const ExchangeOptions& options) noexcept {
   try {
@@ -300,7 +295,7 @@ void fail_roster(store::Store& store,
 }
 
 bool wait_for_twin(store::Store& store,
-                   const Member& self,
+                   const RosterMember& self,
                    Deadline deadline,
                    const ExchangeOptions& options) {
   const std::string key = rank_key(options, self.rank);

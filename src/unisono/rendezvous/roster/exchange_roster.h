@@ -12,57 +12,67 @@
 
 namespace unisono::rendezvous {
 
+/// Options of a meeting.
 struct ExchangeOptions {
-  /// Number of this meeting among those that used the same store: ranks of another do not count.
+  /// Number of this meeting among the meetings that use the same store. Ranks of other meetings are
+  /// ignored.
   std::uint64_t generation = 0;
-  /// Where the ranks were told to meet, for messages: "MASTER_ADDR=alpha, MASTER_PORT=29500".
+  /// The meeting point of the ranks, for messages: "MASTER_ADDR=alpha, MASTER_PORT=29500".
   std::string place = {};
-  FromVariables from_variables = {};  ///< Messages name these variables.
-  /// The server's store, where the ranks meet in a part of it: it has a note of those whom it has
-  /// turned away. Null where they meet in all of it.
+  FromVariables from_variables = {};  ///< Error messages name these variables.
+  /// The server's whole store if the ranks meet in a section: contains the record of rejected
+  /// connections. Null if the ranks meet in the whole store.
   store::Store* whole_store = nullptr;
-  /// Says whom it waits for after this time, twice that, and so on.
+  /// A waiting rank logs the missing ranks after this time, after twice that time, and so on.
   std::chrono::milliseconds stall = std::chrono::seconds(5);
-  Logger logger = Logger("rendezvous");
+  base::Logger logger = base::Logger("rendezvous");
 };
 
-/// Tells the others of `self`, waits for all, and returns who they are.
+/// Publishes `self`, waits for all ranks, and returns the members.
 ///
-/// All ranks look at the same roster, so all throw the same Error when it is wrong, and as soon as
-/// the first of them can know: kInvalidArgument for doubled or impossible ranks, unequal world
-/// sizes, addresses out of reach, disagreement about the fallback of a backend; kIncompatible. They
-/// do so when all who have come know it, as the store may be of one of them, and so do those who
-/// are late by little, at most 2 seconds later. Where a rank that had joined ends before all have
-/// come, or has told so by fail_roster(), the others throw kSystem with its name at once, if the
-/// store's server is ours. Throws kTimeout with the missing ranks, and what else ends a wait for
-/// them; find_state() tells that somebody has left so. A fixed number of requests per rank.
+/// All ranks check the same roster, so all throw the same error, as soon as the first rank can
+/// detect the problem: Error(kInvalidArgument) for duplicate or impossible ranks, unequal world
+/// sizes, unreachable addresses, or disagreement about the fallback of a backend;
+/// Error(kIncompatible) for different versions. Because the store may belong to one of the ranks,
+/// each rank throws only after all ranks that have joined have read the error, and ranks that are
+/// slightly late can do so too, at most 2 seconds later.
+///
+/// If a rank that had joined ends before all have joined, or has called fail_roster(), the other
+/// ranks throw Error(kSystem) with that rank's name at once, provided that the store has a Unisono
+/// server. Throws Error(kTimeout) with the missing ranks, and the errors of an interrupted wait;
+/// find_state() shows that a rank has left in this way.
+///
+/// Makes a fixed number of requests per rank.
 [[nodiscard]] Roster exchange_roster(store::Store& store,
-                                     const Member& self,
+                                     const RosterMember& self,
                                      Deadline deadline,
                                      const ExchangeOptions& options = {});
 
-/// Tells those who wait in exchange_roster(), or come to it, that `self` does not take part, and
-/// why: "failed: ...". Not to be called once it has joined.
+/// Makes current and later calls of exchange_roster() on other ranks fail: `self` does not take
+/// part. `reason` has the form "failed: ...". Must not be called once this rank has joined.
 void fail_roster(store::Store& store,
-                 const Member& self,
+                 const RosterMember& self,
                  const std::string& reason,
                  const ExchangeOptions& options = {}) noexcept;
 
-/// True as soon as somebody has come with the rank, the world size and the release of `self`; false
-/// where these differ, and at the deadline when nobody has that rank.
+/// Returns true as soon as a process has joined with the rank, world size and release of `self`.
+/// Returns false if world size or release differ, or if no process with that rank has joined by the
+/// deadline.
 [[nodiscard]] bool wait_for_twin(store::Store& store,
-                                 const Member& self,
+                                 const RosterMember& self,
                                  Deadline deadline,
                                  const ExchangeOptions& options = {});
 
-/// What has come of a meeting.
+/// State of a meeting.
 enum class MeetingState {
-  kOpen,     ///< Nobody came, or ranks wait; or were killed, which PyTorch's server does not tell.
-  kGivenUp,  ///< Somebody has left, in vain or killed: it can't succeed any more.
-  kOver,     ///< All have come, or somebody saw that it can't succeed.
+  /// No rank has joined, or ranks wait, or were killed (PyTorch's server does not report this).
+  kOpen,
+  /// A rank has left after a timeout, has failed or was killed: the meeting cannot succeed.
+  kGivenUp,
+  kOver,  ///< All ranks have joined, or a rank has detected that the meeting cannot succeed.
 };
 
-/// For those who look for the meeting to join. kGivenUp may still become kOver.
+/// For processes that search for the meeting to join. kGivenUp may still change to kOver.
 [[nodiscard]] MeetingState find_state(store::Store& store, const ExchangeOptions& options = {});
 
 }  // namespace unisono::rendezvous

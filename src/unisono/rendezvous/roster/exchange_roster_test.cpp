@@ -2,29 +2,22 @@
 
 #include <sys/socket.h>
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/log.h"
 #include "unisono/net/address.h"
-#include "unisono/rendezvous/roster/roster.h"
-#include "unisono/rendezvous/testing/two_rank_job.h"
+#include "unisono/rendezvous/testing/ranks.h"
 #include "unisono/store/prefix_store.h"
-#include "unisono/store/store.h"
 #include "unisono/store/tcp_host.h"
-#include "unisono/store/tcp_server.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
@@ -33,7 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-Member member(int rank, int world_size) {
+RosterMember member(int rank, int world_size) {
   return {.rank = rank,
           .world_size = world_size,
           .host = "host",
@@ -58,8 +51,8 @@ class ExchangeRoster : public ::testing::Test {
         soon());
   }
 
-  // Each member is a thread with a connection of its own.
-  [[nodiscard]] std::vector<Outcome> exchange(const std::vector<Member>& members,
+  // Each member is a thread with its own connection.
+  [[nodiscard]] std::vector<Outcome> exchange(const std::vector<RosterMember>& members,
                                               const ExchangeOptions& options = {}) const {
     std::vector<Outcome> outcomes(members.size());
     std::vector<std::thread> threads;
@@ -78,7 +71,7 @@ class ExchangeRoster : public ::testing::Test {
     return outcomes;
   }
 
-  // All failed, and said the same; returns it.
+  // Expects that all members failed with the same error, and returns that error.
   static std::string common_error(const std::vector<Outcome>& outcomes) {
     for (const Outcome& outcome : outcomes) {
       EXPECT_FALSE(outcome.roster.has_value());
@@ -89,12 +82,12 @@ class ExchangeRoster : public ::testing::Test {
 
   store::TcpStoreHost host_{{.address = *net::Address::parse("127.0.0.1", 0),
                              .secret = "secret",
-                             .logger = Logger("store", LogLevel::kError)}};
+                             .logger = base::Logger("store", LogLevel::kError)}};
 };
 
 TEST_F(ExchangeRoster, EveryRankGetsTheSameRosterByRank) {
   for (const int world_size : {1, 2, 3, 5, 8}) {
-    std::vector<Member> members;
+    std::vector<RosterMember> members;
     for (int rank = world_size - 1; rank >= 0; --rank) {
       members.push_back(member(rank, world_size));
     }
@@ -105,7 +98,7 @@ TEST_F(ExchangeRoster, EveryRankGetsTheSameRosterByRank) {
       ASSERT_TRUE(outcome.roster.has_value()) << outcome.error;
       ASSERT_EQ(outcome.roster->world_size(), world_size);
       for (int rank = 0; rank < world_size; ++rank) {
-        const Member& found = outcome.roster->members[static_cast<std::size_t>(rank)];
+        const RosterMember& found = outcome.roster->members[static_cast<std::size_t>(rank)];
         EXPECT_EQ(found.rank, rank);
         EXPECT_EQ(found.pid, 100 + rank);
         EXPECT_EQ(found.endpoint, "end");
@@ -130,8 +123,8 @@ TEST_F(ExchangeRoster, WhoEndsBeforeAllHaveComeIsNamedToAllAtOnce) {
     ::shutdown(lost->fd(), SHUT_RDWR);
   });
   EXPECT_EQ(common_error(exchange({member(0, 4), member(3, 4)})),
-            "rendezvous: rank 1 (pid 101 on host) joined, but ended before all ranks had come; see "
-            "what it wrote");
+            "rendezvous: rank 1 (pid 101 on host) joined, but ended before all ranks had joined; "
+            "see its output");
   ends.join();
   kills.join();
   EXPECT_EQ(find_state(*connect()), MeetingState::kGivenUp);
@@ -152,7 +145,7 @@ TEST_F(ExchangeRoster, WhoLeavesInVainIsNotSaidToHaveEnded) {
 }
 
 TEST_F(ExchangeRoster, ASecondMeetingOnTheSameStoreHasANameOfItsOwn) {
-  const std::vector<Member> members{member(0, 2), member(1, 2)};
+  const std::vector<RosterMember> members{member(0, 2), member(1, 2)};
   ExchangeOptions second;
   second.generation = 1;
   const auto before = exchange(members);
@@ -165,7 +158,7 @@ TEST_F(ExchangeRoster, ASecondMeetingOnTheSameStoreHasANameOfItsOwn) {
 
 TEST_F(ExchangeRoster, TimeIsUpNamesWhomTheStoreHasTurnedAway) {
   const std::shared_ptr<store::Store> whole = connect();
-  whole->set(store::kTurnedAwayKey, "the store has turned away a connection");
+  whole->set(store::kTurnedAwayKey, "the store has rejected a connection");
   store::PrefixStore part("part", whole);
   const ExchangeOptions in_part{.whole_store = whole.get()};
   for (const auto& [store, options] :
@@ -175,13 +168,13 @@ TEST_F(ExchangeRoster, TimeIsUpNamesWhomTheStoreHasTurnedAway) {
           (void)exchange_roster(*store, member(0, 2), Deadline::after(milliseconds(2)), options);
         },
         ::testing::ThrowsMessage<Error>(
-            HasSubstr("for rank 1 (1 of 2 joined); the store has turned away a connection")));
+            HasSubstr("for rank 1 (1 of 2 joined); the store has rejected a connection")));
   }
 }
 
 TEST_F(ExchangeRoster, DoubledRanksFailEverywhereAtOnceWithoutTheMissingOne) {
-  // Rank 2 of 4 never comes: the two ranks 1 are enough to know that this can't succeed.
-  Member twin = member(1, 4);
+  // Rank 2 of 4 never arrives. The two ranks 1 are sufficient to detect that the job can't succeed.
+  RosterMember twin = member(1, 4);
   twin.pid = 999;
   const std::string error = common_error(exchange({member(0, 4), member(1, 4), twin}));
   EXPECT_THAT(error, HasSubstr("rank 1 was given to 2 processes"));
@@ -202,18 +195,18 @@ TEST_F(ExchangeRoster, WhoComesAfterAFailureFailsTheSameWay) {
 
 TEST_F(ExchangeRoster, WhoComesToAFullRosterIsToldWhoHasItsRank) {
   ASSERT_TRUE(exchange({member(0, 2), member(1, 2)})[0].roster.has_value());
-  Member late = member(1, 2);
+  RosterMember late = member(1, 2);
   late.pid = 999;
   EXPECT_EQ(common_error(exchange({late})),
-            "rendezvous: all 2 ranks have come already, without rank 1 (pid 999 on host): rank 1 "
-            "(pid 101 on host) was here before");
+            "rendezvous: all 2 ranks have joined already, without rank 1 (pid 999 on host): rank 1 "
+            "(pid 101 on host) joined before");
   EXPECT_THAT(common_error(exchange({late}, {.place = "MASTER_PORT=1"})),
-              HasSubstr("was here before; another job may use MASTER_PORT=1"));
+              HasSubstr("joined before; another job may use MASTER_PORT=1"));
 }
 
 TEST_F(ExchangeRoster, TimeIsUpNamesTheMissingRanks) {
   const auto first = connect();
-  const auto try_to = [&](store::Store& store, const Member& self) {
+  const auto try_to = [&](store::Store& store, const RosterMember& self) {
     try {
       (void)exchange_roster(store, self, Deadline::after(milliseconds(2)));
     } catch (const Error& error) {
@@ -227,7 +220,7 @@ TEST_F(ExchangeRoster, TimeIsUpNamesTheMissingRanks) {
   EXPECT_THAT(try_to(*second, member(3, 4)), HasSubstr("for ranks 1, 2 (2 of 4 joined)"));
 }
 
-// The rest reads what one of them wrote.
+// The other ranks read the report of one rank.
 TEST_F(ExchangeRoster, OneOfThoseWhoWaitFindsOutForWhom) {
   const auto store = connect();
   const auto error_of = [&](int rank) {
@@ -244,7 +237,7 @@ TEST_F(ExchangeRoster, OneOfThoseWhoWaitFindsOutForWhom) {
   store->add("unisono/0/absent/2/asked", 1);
   store->set("unisono/0/absent/2", "what another wrote");
   EXPECT_THAT(error_of(0), HasSubstr("for what another wrote"));
-  // Another that died before it wrote anything.
+  // A rank that died before its first write.
   store->add("unisono/0/absent/3/asked", 1);
   EXPECT_THAT(error_of(1), HasSubstr("(3 of 9 joined)"));
 }
@@ -252,7 +245,7 @@ TEST_F(ExchangeRoster, OneOfThoseWhoWaitFindsOutForWhom) {
 TEST_F(ExchangeRoster, ItSaysForWhomItWaits) {
   ExchangeOptions options;
   options.stall = milliseconds(1);
-  options.logger = Logger("rank 0");
+  options.logger = base::Logger("rank 0");
   ::testing::internal::CaptureStderr();
   EXPECT_THROW(
       (void)exchange_roster(*connect(), member(0, 2), Deadline::after(milliseconds(300)), options),
@@ -261,10 +254,10 @@ TEST_F(ExchangeRoster, ItSaysForWhomItWaits) {
               HasSubstr("[unisono rank 0] warning: rendezvous: rank 0 has waited"));
 }
 
-// The store of the others may end with the first who knows.
+// The store of the other ranks may end with the first rank that detects the failure.
 TEST_F(ExchangeRoster, NobodyLeavesAFailureThatAnotherHasNotSeen) {
   const auto store = connect();
-  const auto fails = [&](const Member& self) {
+  const auto fails = [&](const RosterMember& self) {
     EXPECT_THROW((void)exchange_roster(*connect(), self, soon()), Error);
   };
   std::thread first([&] { fails(member(1, 3)); });
@@ -275,7 +268,7 @@ TEST_F(ExchangeRoster, NobodyLeavesAFailureThatAnotherHasNotSeen) {
   second.join();
 }
 
-// Ranks that are started together do not come in the same moment.
+// Ranks that are started together do not arrive at the same moment.
 TEST_F(ExchangeRoster, AFailureStaysForThoseWhoAreLate) {
   const std::vector<std::string> all_seen{"unisono/0/all seen"};
   const auto store = connect();

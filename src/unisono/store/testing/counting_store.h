@@ -13,7 +13,7 @@
 
 namespace unisono::store::testing {
 
-/// Another store, and how often it was asked. As thread-safe as that.
+/// Forwards to another store and counts the requests. As thread-safe as the other store.
 class CountingStore final : public Store {
  public:
   explicit CountingStore(Store& store) : store_(store) {}
@@ -92,7 +92,7 @@ class CountingStore final : public Store {
   }
 
   Store& store_;
-  std::atomic<int> n_requests_ = 0;  // Nothing is ordered by it.
+  std::atomic<int> n_requests_ = 0;  // Relaxed order is sufficient for this counter.
 };
 
 }  // namespace unisono::store::testing

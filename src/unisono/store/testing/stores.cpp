@@ -1,23 +1,22 @@
 #include "unisono/store/testing/stores.h"
 
+#include <poll.h>
+
 #include <chrono>
 #include <filesystem>
-#include <memory>
 #include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
+#include "unisono/base/bytes.h"
+#include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/net/address.h"
+#include "unisono/net/io.h"
+#include "unisono/net/socket.h"
 #include "unisono/store/file_store.h"
 #include "unisono/store/hash_store.h"
 #include "unisono/store/prefix_store.h"
-#include "unisono/store/store.h"
-#include "unisono/store/tcp_host.h"
-#include "unisono/store/tcp_store.h"
+#include "unisono/store/protocol.h"
 
 #include "support/temporary_folder.h"
 
@@ -29,7 +28,7 @@ net::Address loopback() {
   return address ? *address : net::Address::any(AF_INET, 0);
 }
 
-// Without a secret, after a hello, and that within TLS.
+// Stores without a secret, with a hello, and with a hello within TLS.
 class TcpStores final : public Stores {
  public:
   explicit TcpStores(std::string secret, bool tls = false)
@@ -38,7 +37,7 @@ class TcpStores final : public Stores {
         host_({.address = loopback(),
                .secret = secret_,
                .tls = tls_,
-               .logger = Logger("store", LogLevel::kError)}) {}
+               .logger = base::Logger("store", LogLevel::kError)}) {}
 
   std::shared_ptr<Store> open() override {
     return std::make_shared<TcpStore>(
@@ -150,6 +149,57 @@ std::vector<int> descriptors_of(const std::string& path) {
     }
   }
   return descriptors;
+}
+
+TcpServerOptions quiet(const std::string& secret) {
+  return {.address = net::Address::loopback(0),
+          .secret = secret,
+          .logger = base::Logger("store", LogLevel::kError)};
+}
+
+TcpStoreOptions client_of(const net::Address& address, const std::string& secret) {
+  return {.host = address.ip(), .port = address.port(), .secret = secret};
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+std::unique_ptr<TcpStore> ServedStore::connect() const {
+  return std::make_unique<TcpStore>(client_of(host_->address(), GetParam()), soon());
+}
+
+RawClient::RawClient(const net::Address& address) : fd_(net::connect_tcp(address, soon())) {}
+
+void RawClient::send(const std::vector<std::byte>& bytes) {
+  net::write_all(fd_.get(), bytes, soon(), "raw");
+}
+
+void RawClient::send_validate() {
+  ByteWriter message = begin(Opcode::kValidate);
+  message.put(kValidateMagic);
+  send(message.bytes());
+}
+
+bool RawClient::is_dropped() {
+  std::vector<std::byte> bytes(1 << 16);
+  while (net::wait_for(fd_.get(), POLLIN, soon())) {
+    const net::IoStatus status = net::read_some(fd_.get(), bytes).status;
+    if (status == net::IoStatus::kClosed || status == net::IoStatus::kError) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool RawClient::has_ended() const {
+  pollfd socket{.fd = fd_.get(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&socket, 1, 0) == 1;
 }
 
 }  // namespace unisono::store::testing

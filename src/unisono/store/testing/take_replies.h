@@ -4,12 +4,12 @@
 #include <span>
 #include <vector>
 
-#include "unisono/store/replies.h"
+#include "unisono/store/requests.h"
 #include "unisono/store/session.h"
 
 namespace unisono::store::testing {
 
-/// What the session has for its client, all of which is sent.
+/// Takes all replies of the session for its client, as if sent.
 inline std::vector<std::byte> take_replies(Session& session) {
   Replies& replies = session.replies();
   std::vector<std::byte> bytes;

@@ -14,13 +14,13 @@
 #include <torch/serialize/archive.h>
 
 #include "unisono/base/error.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 
-// LibTorch has no other way to what an optimizer keeps than its archive. That names parameters by
-// the addresses that they had; here the module's names take their place.
+// An optimizer's state is accessible in LibTorch only through an archive. The archive names
+// parameters by their addresses; this file replaces the addresses by the module's names.
 
 namespace unisono {
 namespace {
@@ -47,10 +47,10 @@ struct NamedParameter {
   std::string name;
   std::vector<std::string> aliases;
   at::Tensor tensor;
-  bool is_repeated;  // The optimizer has the same tensor earlier, too.
+  bool is_repeated;  // The optimizer lists the tensor earlier as well.
 };
 
-// The optimizer's parameters, by group, under the module's names.
+// Returns the optimizer's parameters by group, under the module's names.
 std::vector<std::vector<NamedParameter>> named_groups(const ::torch::optim::Optimizer& optimizer,
                                                       const std::vector<NamedTensor>& parameters) {
   std::map<const void*, NamedTensor> names;
@@ -75,18 +75,19 @@ std::vector<std::vector<NamedParameter>> named_groups(const ::torch::optim::Opti
   return groups;
 }
 
-// Through memory, as an archive can only be read once it was written.
+// Goes through memory, because an archive can be read only after it has been written.
 InputArchive reopened(const OutputArchive& archive) {
   std::stringstream stream;
   const_cast<OutputArchive&>(archive).save_to(
-      stream);  // not const in LibTorch, but changes nothing
+      stream);  // save_to() is not const, but does not change the archive
   InputArchive read;
   read.load_from(stream);
   return read;
 }
 
-// A value as a tensor. Numbers have no axes, pairs of numbers one; tensors that look like these are
-// refused, so that each comes back as what it was. Undefined for what is not set.
+// Converts a value to a tensor. Numbers become tensors without axes, pairs of numbers tensors with
+// one axis. Tensors with the form of converted numbers are refused, so that the conversion can be
+// reversed. Returns an undefined tensor for an unset value.
 at::Tensor tensor_of(const c10::IValue& value, const std::string& name) {
   if (value.isNone()) {
     return {};
@@ -140,7 +141,8 @@ void add_values(InputArchive& archive, const std::string& prefix, TensorState& i
   }
 }
 
-// What of the state belongs to the parameter: its names have nothing but a key behind it.
+// Returns the entries of the state that belong to the parameter: the parameter's name followed by a
+// single key.
 TensorState state_of(const TensorState& state, const std::string& parameter) {
   TensorState own;
   for (const auto& [key, tensor] : state_below(state, kStatePrefix + parameter + ".")) {
@@ -183,7 +185,7 @@ std::string names_of(const TensorState& state) {
   return names.empty() ? "nothing" : names;
 }
 
-// Marks the state's values under the parameter's other names as known. Throws where they differ.
+// Marks the state's values under the parameter's other names as known. Throws if the values differ.
 void check_aliases(const TensorState& state,
                    const NamedParameter& parameter,
                    const std::string& name,
@@ -204,7 +206,7 @@ void check_aliases(const TensorState& state,
   }
 }
 
-// Throws unless `state` could be the optimizer's, whose own is `current`.
+// Throws unless `state` could belong to the optimizer with the present state `current`.
 void check_state(const std::vector<std::vector<NamedParameter>>& groups,
                  const TensorState& current,
                  const TensorState& state) {
@@ -239,8 +241,8 @@ void check_state(const std::vector<std::vector<NamedParameter>>& groups,
   }
 }
 
-// With the strides of the parameter, as the optimizer would have made it: steps then take the same
-// way through memory, and come to the same bits.
+// Copies the state with the strides of the parameter, as the optimizer would have allocated it:
+// steps then access memory in the same order and produce the same bits.
 TensorState laid_out_as(const at::Tensor& parameter, const TensorState& state) {
   TensorState laid_out;
   for (const auto& [key, tensor] : state) {
@@ -311,7 +313,8 @@ void load_optimizer_state(::torch::optim::Optimizer& optimizer,
                         number_tensor(static_cast<std::int64_t>(groups[group].size())));
     for (std::size_t i = 0; i < groups[group].size(); ++i) {
       const NamedParameter& parameter = groups[group][i];
-      // LibTorch moves each state out of the archive: a repeated parameter would get a null one.
+      // LibTorch moves each state out of the archive: a repeated parameter would receive a null
+      // state.
       const std::string key = parameter.is_repeated ? "0" : key_of(parameter.tensor);
       group_archive.write("params/" + std::to_string(i), c10::IValue(key));
       if (parameter.is_repeated) {
@@ -332,7 +335,7 @@ void load_optimizer_state(::torch::optim::Optimizer& optimizer,
   } catch (const c10::Error& error) {
     fail(error.what_without_backtrace());
   }
-  // LibTorch leaves a parameter of which nothing was saved what it has.
+  // LibTorch keeps the old state of a parameter that has no saved state.
   for (const std::vector<NamedParameter>& group : groups) {
     for (const NamedParameter& parameter : group) {
       if (state_of(state, name_in(state, parameter)).empty()) {

@@ -3,27 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <ATen/Functions.h>
-#include <ATen/core/Tensor.h>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/element_type.h"
 #include "unisono/checkpoint/latest.h"
-#include "unisono/checkpoint/outcome.h"
-#include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/safetensors.h"
-#include "unisono/checkpoint/save.h"
-#include "unisono/checkpoint/tensor_box.h"
-#include "unisono/comm/process_group.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
@@ -33,7 +23,7 @@ using checkpoint::Box;
 using checkpoint::ElementType;
 using checkpoint::TensorInfo;
 
-// Types of torch's that operations of a group do not compute with; files have them by these names.
+// Torch's types that a group's operations cannot compute with, and their names in files.
 constexpr std::array<std::pair<at::ScalarType, std::string_view>, 6> kStoredTypes{{
     {at::ScalarType::Float8_e4m3fn, "F8_E4M3"},
     {at::ScalarType::Float8_e5m2, "F8_E5M2"},
@@ -43,7 +33,8 @@ constexpr std::array<std::pair<at::ScalarType, std::string_view>, 6> kStoredType
     {at::ScalarType::Float4_e2m1fn_x2, "F4"},
 }};
 
-// An element of this type of torch's is two of the file's, which stand along the last axis.
+// An element of this torch type holds two elements of the file, which are adjacent along the last
+// axis.
 constexpr at::ScalarType kPairType = at::ScalarType::Float4_e2m1fn_x2;
 
 std::optional<ElementType> stored_type_of(at::ScalarType scalar) {
@@ -79,7 +70,8 @@ TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
   }
 }
 
-// Rows without gaps, as files have them. Types that only files have are copied as bytes.
+// Returns the tensor as contiguous rows, as stored in files. Types that exist only in files are
+// copied as bytes.
 at::Tensor packed(const at::Tensor& tensor) {
   if (stored_type_of(tensor.scalar_type())) {
     return tensor.detach().view(at::kByte).contiguous();
@@ -231,7 +223,8 @@ TensorState load_state(checkpoint::Reader& reader) {
 }
 
 TensorState load_state(ProcessGroup& group, const std::string& path) {
-  // Another one may become the latest meanwhile.
+  // Rank 0 resolves the path for all ranks: another checkpoint may become the latest in the
+  // meantime.
   const std::string found = checkpoint::resolve(group, path);
   TensorState state;
   (void)checkpoint::do_on_all(group, std::nullopt, [&] {
@@ -244,7 +237,7 @@ TensorState load_state(ProcessGroup& group, const std::string& path) {
 
 at::Tensor read_part(checkpoint::Reader& reader, const std::string& name, const Box& box) {
   const auto found = reader.tensors().find(name);
-  // The reader tells what is wrong, before memory is asked for.
+  // The reader throws the error before memory is allocated.
   if (found == reader.tensors().end() || !checkpoint::is_within(box, found->second.info.shape)) {
     reader.read(name, box, {});
   }

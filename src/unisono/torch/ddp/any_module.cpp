@@ -1,12 +1,8 @@
 #include "unisono/torch/ddp/any_module.h"
 
-#include <string>
-#include <typeinfo>
-
 #include <c10/util/Type.h>
 
 #include "unisono/base/error.h"
-#include "unisono/comm/process_group.h"
 
 namespace unisono::ddp {
 
@@ -16,8 +12,9 @@ void refuse_empty_module() {
               "wrapped: torch::nn::AnyModule(Net())");
 }
 
-// LibTorch has no type of its own for this error. One that comes from an AnyModule within the
-// module, as in a Sequential, is explained as well.
+// LibTorch has no error type of its own for this mistake, so the function recognizes the message.
+// An error from an AnyModule nested in the module, for example in a Sequential, is explained as
+// well.
 void explain_arguments(ProcessGroup& group, const c10::Error& error) {
   const std::string problem = error.what_without_backtrace();
   if (problem.find("Expected argument #") != std::string::npos ||

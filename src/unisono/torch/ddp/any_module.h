@@ -15,14 +15,16 @@ class AnyModule;
 
 namespace unisono::ddp {
 
+/// True for torch::nn::AnyModule.
 template <class Module>
 inline constexpr bool kIsAnyModule =
     std::is_same_v<std::remove_const_t<Module>, torch::nn::AnyModule>;
 
+/// Throws the error of module_of() for an AnyModule without a module.
 [[noreturn]] void refuse_empty_module();
 
-/// What a holder, a pointer or a torch::nn::AnyModule leads to. Throws Error(kInvalidArgument) for
-/// an AnyModule without a module.
+/// Returns the module behind a module holder, a pointer or a torch::nn::AnyModule. Throws
+/// Error(kInvalidArgument) for an AnyModule without a module.
 template <class Module>
 auto& module_of(Module& module) {
   if constexpr (kIsAnyModule<Module>) {
@@ -35,16 +37,17 @@ auto& module_of(Module& module) {
   }
 }
 
-/// Throws RefusedCall where the error is that of arguments which the module in a
-/// torch::nn::AnyModule does not take.
+/// Throws RefusedCall if `error` reports arguments that the module in a torch::nn::AnyModule does
+/// not accept. Returns for any other error.
 void explain_arguments(ProcessGroup& group, const c10::Error& error);
 
+/// Throws the RefusedCall of a module that returns `actual` instead of `wanted`.
 [[noreturn]] void refuse_result(ProcessGroup& group,
                                 const std::type_info& wanted,
                                 const std::type_info& actual);
 
-/// forward() of the module in a torch::nn::AnyModule. Throws RefusedCall where the module takes
-/// other arguments, or returns another type.
+/// Calls forward() of the module in a torch::nn::AnyModule. Throws RefusedCall if the module takes
+/// other arguments or returns a type other than `Result`.
 template <class Result, class AnyModule, class... Args>
 Result forward_of(AnyModule& module, ProcessGroup& group, Args&&... args) {
   auto value = [&] {

@@ -5,16 +5,13 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <c10/core/GradMode.h>
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
-#include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
-#include "unisono/torch/ddp/bucket_memory.h"
-#include "unisono/torch/ddp/step_mistakes.h"
+#include "unisono/torch/ddp/bucket_set.h"
+#include "unisono/torch/ddp/features/step_mistakes.h"
 #include "unisono/torch/tensor/coalesced_all_reduce.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
@@ -47,7 +44,7 @@ void average_all(const char* what,
 void warn_of_averages(const ProcessGroup& group, const std::vector<at::Tensor>& gradients) {
   static std::atomic<bool> has_warned{false};
   if (std::ranges::any_of(gradients, ddp::is_in_a_bucket) && !has_warned.exchange(true)) {
-    Logger("rank " + std::to_string(group.rank()))
+    base::Logger("rank " + std::to_string(group.rank()))
         .warning(
             "average_gradients: DistributedDataParallel's backward() has averaged these gradients "
             "already, and does so in every step; leave this call out, or the wrapper");

@@ -1,17 +1,12 @@
 #include "unisono/torch/ddp/bucket_plan.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <map>
 #include <numeric>
-#include <span>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/torch/ddp/pass_marks.h"
+#include "unisono/torch/ddp/pass_flags.h"
 
 namespace unisono::ddp {
 namespace {
@@ -23,7 +18,7 @@ std::int64_t aligned(std::int64_t n_elems, DType dtype) {
   return (n_elems + step - 1) / step * step;
 }
 
-// A bucket that may still grow, and where its first gradient stood in the order.
+// A bucket that may still grow, and the position of its first gradient in the order.
 struct OpenBucket {
   BucketLayout layout;
   std::size_t place;
@@ -33,7 +28,7 @@ void check_order(std::span<const std::size_t> order, std::size_t n_parameters) {
   std::vector<bool> is_seen(n_parameters, false);
   for (const std::size_t parameter : order) {
     UNISONO_CHECK(parameter < n_parameters && !is_seen[parameter],
-                  "the order of gradients is no permutation");
+                  "the order of gradients is not a permutation");
     is_seen[parameter] = true;
   }
   UNISONO_CHECK(n_parameters > 0 && order.size() == n_parameters,
@@ -86,8 +81,8 @@ BucketPlan plan_buckets(std::span<const GradientSpec> gradients,
     first.n_elems = plan.votes_offset + n_votes;
   }
   BucketLayout& last = plan.buckets.back();
-  plan.marks_offset = aligned(last.n_elems, last.dtype);
-  last.n_elems = plan.marks_offset + kMarkElems;
+  plan.flags_offset = aligned(last.n_elems, last.dtype);
+  last.n_elems = plan.flags_offset + kFlagBits;
   return plan;
 }
 

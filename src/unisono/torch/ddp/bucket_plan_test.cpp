@@ -1,15 +1,10 @@
 #include "unisono/torch/ddp/bucket_plan.h"
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/torch/ddp/pass_marks.h"
+#include "unisono/torch/ddp/pass_flags.h"
 
 namespace unisono::ddp {
 namespace {
@@ -63,8 +58,8 @@ TEST(BucketPlan, OffsetsAreAlignedAndDoNotOverlap) {
     EXPECT_GE(slot.offset, end);
     end = slot.offset + gradients[slot.parameter].n_elems;
   }
-  EXPECT_GE(plan.marks_offset, end);
-  EXPECT_EQ(plan.buckets[0].n_elems, plan.marks_offset + kMarkElems);
+  EXPECT_GE(plan.flags_offset, end);
+  EXPECT_EQ(plan.buckets[0].n_elems, plan.flags_offset + kFlagBits);
 }
 
 TEST(BucketPlan, EachTypeHasItsOwnBucketsInOrderOfTheirFirstGradient) {
@@ -88,7 +83,7 @@ TEST(BucketPlan, VotesLieInTheFirstBucketBeforeMarks) {
     EXPECT_GE(plan.votes_offset, before.offset + gradients[before.parameter].n_elems);
     EXPECT_EQ(plan.votes_offset * 4 % 64, 0);
     if (plan.buckets.size() == 1) {
-      EXPECT_GE(plan.marks_offset, plan.votes_offset + 5);
+      EXPECT_GE(plan.flags_offset, plan.votes_offset + 5);
     } else {
       EXPECT_EQ(first.n_elems, plan.votes_offset + 5);
     }

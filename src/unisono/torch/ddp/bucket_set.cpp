@@ -1,28 +1,158 @@
 #include "unisono/torch/ddp/bucket_set.h"
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
+#include <cstring>
 #include <exception>
-#include <optional>
-#include <span>
-#include <string>
+#include <iterator>
+#include <map>
 #include <utility>
-#include <vector>
 
+#include "unisono/base/error.h"
 #include "unisono/base/error_text.h"
-#include "unisono/base/reduce_kind.h"
-#include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
-#include "unisono/comm/work.h"
-#include "unisono/torch/ddp/bucket_plan.h"
-#include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/gradient_bucket.h"
-#include "unisono/torch/ddp/pass_marks.h"
-#include "unisono/torch/tensor/named_tensor.h"
+#include "unisono/base/mutex.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::ddp {
+namespace {
+
+struct Registry {
+  Mutex mutex;
+  std::map<const std::byte*, const std::byte*> ends
+      UNISONO_GUARDED_BY(mutex);  // end of each bucket, by start
+};
+
+Registry& registry() {
+  static Registry the_registry;
+  return the_registry;
+}
+
+}  // namespace
+
+BucketMemory::BucketMemory(const Buffer& buffer) : begin_(buffer.data) {
+  const auto* const begin = static_cast<const std::byte*>(begin_);
+  Registry& all = registry();
+  const MutexLock lock(all.mutex);
+  all.ends[begin] = begin + buffer.n_bytes();
+}
+
+BucketMemory::~BucketMemory() {
+  Registry& all = registry();
+  const MutexLock lock(all.mutex);
+  all.ends.erase(static_cast<const std::byte*>(begin_));
+}
+
+bool is_in_a_bucket(const at::Tensor& tensor) {
+  const auto* const data = static_cast<const std::byte*>(tensor.const_data_ptr());
+  Registry& all = registry();
+  const MutexLock lock(all.mutex);
+  const auto next = all.ends.upper_bound(data);
+  return next != all.ends.begin() && data < std::prev(next)->second;
+}
+
+namespace {
+
+// Gradients get the strides of their parameters: autograd and optimizers are fastest that way.
+std::vector<std::int64_t> gradient_strides(const at::Tensor& parameter) {
+  if (parameter.is_non_overlapping_and_dense()) {
+    return parameter.strides().vec();
+  }
+  return contiguous_strides(parameter.sizes());
+}
+
+void check_gradient(const at::Tensor& gradient, const at::Tensor& view, const std::string& name) {
+  if (gradient.layout() != at::kStrided) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the gradient of parameter '" + name +
+                    "' is sparse; DistributedDataParallel reduces sparse gradients of "
+                    "torch::nn::Embedding and EmbeddingBag only: build the layer with "
+                    "sparse(false)");
+  }
+  if (gradient.scalar_type() != view.scalar_type() || gradient.sizes() != view.sizes() ||
+      gradient.device() != view.device()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the gradient of parameter '" + name + "' is " + describe(gradient) +
+                    ", but the parameter was " + describe(view) +
+                    " when it was wrapped: convert or resize a module before it is wrapped");
+  }
+}
+
+bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.const_data_ptr() == b.const_data_ptr() && a.strides() == b.strides();
+}
+
+void copy_gradient(const at::Tensor& view, const at::Tensor& gradient) {
+  // The layouts are nearly always equal. A memcpy then avoids the checks of a tensor copy, which
+  // cost more than the bytes of small gradients.
+  if (gradient.strides() == view.strides() && !gradient.is_neg() && !gradient.is_conj()) {
+    std::memcpy(view.data_ptr(), gradient.const_data_ptr(), view.nbytes());
+  } else {
+    view.copy_(gradient);
+  }
+}
+
+}  // namespace
+
+GradientBucket::GradientBucket(ProcessGroup& group,
+                               const BucketLayout& layout,
+                               std::span<const NamedTensor> parameters,
+                               const std::vector<bool>& is_sparse,
+                               std::size_t index)
+    : buffer_(group.allocate(layout.n_elems, layout.dtype)),
+      memory_(std::make_unique<BucketMemory>(buffer_)) {
+  for (const BucketSlot& slot : layout.slots) {
+    const at::Tensor& parameter = parameters[slot.parameter].tensor;
+    if (is_sparse[slot.parameter]) {
+      views_.push_back(as_tensor(buffer_, slot.offset, {0}, {1}));
+      continue;
+    }
+    views_.push_back(
+        as_tensor(buffer_, slot.offset, parameter.sizes(), gradient_strides(parameter)));
+    dense_views_.push_back(views_.back());
+    dense_parameters_.push_back(parameter);
+  }
+  label_ =
+      "bucket " + std::to_string(index) + " (" + parameters[layout.slots.front().parameter].name;
+  if (layout.slots.size() > 1) {
+    label_ += " and " + std::to_string(layout.slots.size() - 1) + " more";
+  }
+  label_ += ")";
+}
+
+void GradientBucket::deposit(std::size_t slot, const NamedTensor& parameter) const {
+  const at::Tensor& view = views_[slot];
+  at::Tensor& gradient = parameter.tensor.mutable_grad();
+  if (!gradient.defined()) {
+    view.zero_();
+    return;
+  }
+  check_gradient(gradient, view, parameter.name);
+  if (!is_same_memory(gradient, view)) {
+    copy_gradient(view, gradient);
+    gradient = view;
+  }
+}
+
+void GradientBucket::launch(ProcessGroup& group, const ReduceBucketOptions& options) {
+  work_ = group.all_reduce_async(buffer_,
+                                 {.op = options.op, .timeout = options.timeout, .label = label_});
+}
+
+GradBucket GradientBucket::for_hook(std::size_t index,
+                                    bool is_last,
+                                    std::int64_t n_elems,
+                                    std::optional<std::chrono::milliseconds> timeout) const {
+  return GradBucket({.index = index,
+                     .is_last = is_last,
+                     .buffer = as_tensor(buffer_, 0, {n_elems}, {1}),
+                     .gradients = dense_views_,
+                     .parameters = dense_parameters_,
+                     .label = label_,
+                     .timeout = timeout});
+}
+
+at::Tensor GradientBucket::elements(std::int64_t offset, std::int64_t n_elems) const {
+  return as_tensor(buffer_, offset, {n_elems}, {1});
+}
+
 namespace {
 
 BucketPlan plan_for(std::span<const NamedTensor> parameters,
@@ -40,7 +170,8 @@ BucketPlan plan_for(std::span<const NamedTensor> parameters,
   return plan_buckets(gradients, order, caps, n_votes);
 }
 
-// A hook that throws on one rank leaves the others waiting for its operations.
+// Aborts the group if the hook throws: other ranks would wait for the operations that the hook did
+// not start.
 template <class Call>
 BucketWork call_hook(ProcessGroup& group, const Call& call) {
   try {
@@ -73,8 +204,8 @@ BucketSet::BucketSet(ProcessGroup& group,
       slot_of_[layout.slots[slot].parameter] = slot;
     }
   }
-  marks_offset_ = plan.marks_offset;
-  marks_ = buckets_.back().elements(plan.marks_offset, kMarkElems);
+  flags_offset_ = plan.flags_offset;
+  flags_ = buckets_.back().elements(plan.flags_offset, kFlagBits);
   votes_ = buckets_.front().elements(plan.votes_offset, n_votes);
 }
 
@@ -83,13 +214,12 @@ void BucketSet::deposit(std::size_t parameter) const {
 }
 
 void BucketSet::launch(std::size_t bucket,
-                       const PassMarks& marks,
+                       PassFlags flags,
                        const CommHook& hook,
                        const ReduceBucketOptions& options) {
   const bool is_last = bucket + 1 == buckets_.size();
   if (is_last) {
-    const bool is_summed = !hook && options.op.kind == ReduceKind::kSum;
-    write_marks(marks_, marks, is_summed ? 1.0 / group_.world_size() : 1);
+    write_flags(flags_, flags);
   }
   if (!hook) {
     buckets_[bucket].launch(group_, options);
@@ -97,7 +227,7 @@ void BucketSet::launch(std::size_t bucket,
   }
   launch_hook(bucket, hook, options.timeout);
   if (is_last) {
-    launch_marks(options.timeout);
+    launch_flags(options.timeout);
   }
 }
 
@@ -105,14 +235,14 @@ void BucketSet::launch_hook(std::size_t bucket,
                             const CommHook& hook,
                             std::optional<std::chrono::milliseconds> timeout) {
   const bool is_last = bucket + 1 == buckets_.size();
-  const std::int64_t n_elems = is_last ? marks_offset_ : buckets_[bucket].n_elems();
+  const std::int64_t n_elems = is_last ? flags_offset_ : buckets_[bucket].n_elems();
   const GradBucket for_hook = buckets_[bucket].for_hook(bucket, is_last, n_elems, timeout);
   of_hook_.push_back(call_hook(group_, [&] { return hook(for_hook); }));
 }
 
-void BucketSet::launch_marks(std::optional<std::chrono::milliseconds> timeout) {
-  marks_work_ =
-      all_reduce_async(group_, marks_, {.op = kAvg, .timeout = timeout, .label = "end of pass"});
+void BucketSet::launch_flags(std::optional<std::chrono::milliseconds> timeout) {
+  flags_work_ =
+      all_reduce_async(group_, flags_, {.op = kAvg, .timeout = timeout, .label = "end of pass"});
 }
 
 void BucketSet::wait() {
@@ -122,14 +252,15 @@ void BucketSet::wait() {
   finish_hooks();
 }
 
-// All ranks go on with the same buckets, and so call operations in the same order.
+// Every rank runs the continuations of the same buckets in the same order, so that all ranks start
+// the same operations in the same order. Continuations are skipped if a rank aborted the pass.
 void BucketSet::finish_hooks() {
   std::vector<BucketWork> works = std::exchange(of_hook_, {});
   for (const BucketWork& work : works) {
     work.work.wait();
   }
-  std::exchange(marks_work_, {}).wait();
-  while (!works.empty() && status() != PassStatus::kGivenUp) {
+  std::exchange(flags_work_, {}).wait();
+  while (!works.empty() && (flags() & kGivenUp) == 0) {
     std::erase_if(works, [](const BucketWork& work) { return !work.then; });
     for (BucketWork& work : works) {
       work = call_hook(group_, std::exchange(work.then, {}));

@@ -14,11 +14,12 @@
 
 namespace unisono {
 
-/// What a communication hook gets: a bucket that holds all of its gradients of this rank. Where the
-/// pass has ended with an exception it holds any: what a hook remembers of a pass, it stores in
-/// BucketWork::then. Copies refer to the same memory.
+/// Argument of a communication hook: a bucket with all gradients of this rank. If the pass ended
+/// with an exception, the bucket holds arbitrary values, so a hook updates its state between passes
+/// only in BucketWork::then. Copies refer to the same memory.
 class GradBucket {
  public:
+  /// Values that the members of GradBucket return.
   struct Parts {
     std::size_t index;
     bool is_last;
@@ -29,24 +30,27 @@ class GradBucket {
     std::optional<std::chrono::milliseconds> timeout;
   };
 
+  /// Called by the reducer of DistributedDataParallel.
   explicit GradBucket(Parts parts) : parts_(std::move(parts)) {}
 
-  /// The bucket's number; buckets are reduced in its order. The same on every rank.
+  /// Number of the bucket, equal on every rank. Buckets are reduced in ascending order.
   [[nodiscard]] std::size_t index() const { return parts_.index; }
 
-  /// Whether this is the last bucket of its backward pass.
+  /// Returns true for the last bucket of the backward pass.
   [[nodiscard]] bool is_last() const { return parts_.is_last; }
 
-  /// All gradients in one dimension, with zeros between some of them, which must stay zeros.
+  /// All gradients in one dimension. Padding elements between gradients are zero and must stay
+  /// zero.
   [[nodiscard]] const at::Tensor& buffer() const { return parts_.buffer; }
 
-  /// Views of buffer(), with sizes and strides of their parameters.
+  /// Views of buffer(), with the sizes and strides of the parameters.
   [[nodiscard]] const std::vector<at::Tensor>& gradients() const { return parts_.gradients; }
 
-  /// In the order of gradients().
+  /// The parameters, in the order of gradients().
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const { return parts_.parameters; }
 
-  /// Names the bucket in messages: for the options of operations, as is timeout().
+  /// Name of the bucket in messages. Hooks pass label() and timeout() to the operations that they
+  /// start.
   [[nodiscard]] const std::string& label() const { return parts_.label; }
 
   [[nodiscard]] std::optional<std::chrono::milliseconds> timeout() const { return parts_.timeout; }
@@ -55,21 +59,23 @@ class GradBucket {
   Parts parts_;
 };
 
-/// What a hook has started.
+/// Result of a hook: the operation in flight and its continuation.
 struct BucketWork {
   Work work = {};
-  /// What to do when `work` is done; called on the thread of backward(), at its end: for all
-  /// buckets in their order, then for all that return more work again, so that it may call
-  /// collective operations. Not called when a rank has given the pass up.
+  /// Called on the thread of backward() at the end of the pass, after `work` of all buckets is
+  /// complete: for all buckets in ascending order, then again for the buckets with a continuation
+  /// that returned more work. A continuation may therefore start collective operations. Not called
+  /// if a rank aborted the pass.
   std::function<BucketWork()> then = {};
 };
 
-/// Starts to replace a bucket's buffer by what the parameters' gradients shall be: the mean over
-/// the ranks, or what goes for it. When all is done, it must be there, in place.
+/// Communication hook. Starts to replace a bucket's buffer by the final gradients: the mean over
+/// the ranks or an approximation of the mean. The result must be in the buffer when the work and
+/// its continuations are complete.
 ///
-/// Called by backward(), for each bucket in the order of their numbers. Every rank calls the same
-/// collective operations. What it throws, backward() throws; the group is then closed, as other
-/// ranks wait for the operations of this one.
+/// backward() calls the hook for each bucket in ascending order. Every rank must start the same
+/// collective operations. An exception of the hook is thrown by backward() and aborts the group,
+/// because other ranks wait for the operations of this rank.
 using CommHook = std::function<BucketWork(const GradBucket& bucket)>;
 
 }  // namespace unisono

@@ -1,14 +1,10 @@
 #include "unisono/torch/ddp/gradient_hooks.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
+#include <string>
 #include <utility>
-#include <vector>
 
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
@@ -20,6 +16,82 @@ namespace {
 
 namespace autograd = ::torch::autograd;
 
+// Identity node that calls a callback when a backward pass reaches the node.
+class BackwardSignal : public autograd::Node {
+ public:
+  BackwardSignal(autograd::edge_list&& next_edges, std::function<void()> on_backward)
+      : autograd::Node(std::move(next_edges)), on_backward_(std::move(on_backward)) {}
+
+  [[nodiscard]] std::string name() const override { return "DistributedDataParallelBackward"; }
+
+ protected:
+  autograd::variable_list apply(autograd::variable_list&& gradients) override {
+    on_backward_();
+    return std::move(gradients);
+  }
+
+ private:
+  std::function<void()> on_backward_;
+};
+
+// Owned by the end-of-backward callback of one pass. Destruction without finish() means that the
+// pass ended with an exception, and aborts the pass.
+class PassEnd {
+ public:
+  PassEnd(std::function<void()> finish, std::function<void()> give_up)
+      : finish_(std::move(finish)), give_up_(std::move(give_up)) {}
+
+  ~PassEnd() {
+    if (give_up_) {
+      give_up_();
+    }
+  }
+
+  PassEnd(const PassEnd&) = delete;
+  PassEnd& operator=(const PassEnd&) = delete;
+  PassEnd(PassEnd&&) = delete;
+  PassEnd& operator=(PassEnd&&) = delete;
+
+  void finish() {
+    give_up_ = nullptr;
+    finish_();
+  }
+
+ private:
+  std::function<void()> finish_;
+  std::function<void()> give_up_;
+};
+
+}  // namespace
+
+bool is_in_backward() {
+  return autograd::get_current_graph_task_id() != -1;
+}
+
+void at_end_of_backward(std::function<void()> finish, std::function<void()> give_up) {
+  auto end = std::make_shared<PassEnd>(std::move(finish), std::move(give_up));
+  autograd::Engine::get_default_engine().queue_callback([end = std::move(end)] { end->finish(); });
+}
+
+void attach_backward_signal(at::Tensor& output, std::function<void()> on_backward) {
+  if (!output.defined() || !output.requires_grad()) {
+    return;
+  }
+  if (output.is_leaf()) {
+    output = output.view_as(output);
+  }
+  // The tensor itself gets the new history instead of a view of the tensor, so that the caller's
+  // in-place operations work as without DistributedDataParallel.
+  auto signal = c10::make_intrusive<BackwardSignal>(
+      autograd::edge_list{autograd::impl::gradient_edge(output)}, std::move(on_backward));
+  autograd::create_gradient_edge(output, std::move(signal));
+}
+
+namespace {
+
+namespace autograd = ::torch::autograd;
+
+// Autograd hook of one parameter's gradient accumulator.
 class Hook : public autograd::FunctionPostHook {
  public:
   Hook(std::size_t parameter, std::shared_ptr<const std::function<void(std::size_t)>> on_gradient)
@@ -33,7 +105,7 @@ class Hook : public autograd::FunctionPostHook {
 
  private:
   std::size_t parameter_;
-  // All hooks of one GradientHooks share it.
+  // Shared by all hooks of one GradientHooks.
   std::shared_ptr<const std::function<void(std::size_t)>> on_gradient_;
 };
 
@@ -52,7 +124,8 @@ struct GradientHooks::Entry {
 
   void detach() const { accumulator->del_post_hook(hook); }
 
-  // A frozen parameter has none that could be found.
+  // Returns true if the parameter has another accumulator than the hook. Frozen parameters are
+  // skipped: no accumulator can be found for them.
   [[nodiscard]] bool is_stale() const {
     return parameter.requires_grad() &&
            autograd::impl::try_get_grad_accumulator(parameter) != accumulator;
@@ -90,7 +163,7 @@ void GradientHooks::follow() {
 }
 
 std::optional<std::vector<bool>> GradientHooks::find_reached() const {
-  // Non-empty only when the caller asked for the gradients of certain tensors.
+  // Not empty only if the caller requested the gradients of specific tensors.
   const auto& requested = *autograd::get_current_graph_task_exec_info();
   const auto& nodes = *autograd::get_current_graph_task_nodes_in_graph();
   std::vector<bool> reached;

@@ -1,28 +1,98 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
-namespace unisono {
+#include "unisono/torch/ddp/options.h"
 
-/// Names and defaults are PyTorch's. Equal on every rank.
-struct JoinOptions {
-  /// Gradients are divided by the number of all ranks; false: by that of the ranks that still have
-  /// batches. True where a communication hook leaves gradients on their rank, as
-  /// post_local_sgd_hook() does: false multiplies these, too.
-  bool divide_by_initial_world_size = true;
-  /// Instead of going on without a rank that is done, all ranks throw Error(kMismatch).
-  bool throw_on_early_termination = false;
-};
-
-namespace ddp {
+namespace unisono::ddp {
 
 class Replica;
 
-/// unisono::join() of the replicas, of which there is one at least.
+/// A rank's part in the pass that begins.
+struct PassPart {
+  bool is_active = false;
+  bool is_synchronized = false;
+  bool is_training = false;
+  bool has_thawed = false;  ///< Parameters that the others don't know of.
+  bool is_step = false;     ///< No pass, but the step of an optimizer.
+  std::size_t model = 0;    ///< With is_step: the number of the model in join().
+};
+
+/// Implementation of unisono::join() for at least one replica.
 int run_joined(const std::vector<Replica*>& replicas,
                const JoinOptions& options,
                const std::function<void()>& loop);
 
-}  // namespace ddp
-}  // namespace unisono
+/// Ties an optimizer with a collective step() to a model, so that finished ranks under join() take
+/// part in the step. Shared by the optimizer and the model, which may be destroyed in either order.
+/// Not thread-safe.
+class JoinedStep {
+ public:
+  /// Called on a finished rank while the other ranks step; `root` is a rank that steps.
+  using Shadow = std::function<void(int root)>;
+
+  /// Without `shadow`, finished ranks cannot take part in the step, and join() of the model is
+  /// refused.
+  explicit JoinedStep(Shadow shadow = nullptr);
+
+  /// Called by each step() before its own operations. Under join(), notifies the finished ranks and
+  /// returns a rank that has batches. Returns std::nullopt outside of join().
+  std::optional<int> announce();
+
+  [[nodiscard]] bool has_shadow() const { return shadow_ != nullptr; }
+
+  /// Repeats the operations of one optimizer step on a rank that has no batch left. `root` is a
+  /// rank that makes the step.
+  void run_shadow(int root) const { shadow_(root); }
+
+  /// Sets the model; null when the model is destroyed.
+  void set_model(Replica* replica) { replica_ = replica; }
+
+  /// Called when the optimizer is destroyed; unties the optimizer from the model.
+  void stop();
+
+ private:
+  Shadow shadow_;
+  Replica* replica_ = nullptr;
+};
+
+/// State of one model under join(), where passes are announced so that ranks without batches can
+/// take part. Owned by the model's Replica as long as the join() lasts.
+class JoinSession {
+ public:
+  /// `joined`: all replicas of that join(), on every rank in the same order. Throws RefusedCall
+  /// where the model can't be joined.
+  JoinSession(Replica& replica, const JoinOptions& options, const std::vector<Replica*>& joined);
+  ~JoinSession();
+
+  JoinSession(const JoinSession&) = delete;
+  JoinSession& operator=(const JoinSession&) = delete;
+  JoinSession(JoinSession&&) = delete;
+  JoinSession& operator=(JoinSession&&) = delete;
+
+  /// Returns the combined part of the active ranks. has_thawed is true if any of them has thawed
+  /// parameters.
+  PassPart announce(const PassPart& mine);
+
+  /// An optimizer's step begins. Returns a rank that has batches.
+  int announce_step();
+
+  /// Shadows a pass of the other ranks on a finished rank: the same operations, with zeros. Steps
+  /// of tied optimizers that come before the pass are shadowed as well. Returns false if no rank
+  /// makes a pass.
+  bool shadow_pass();
+
+  /// The lowest rank that made the last pass.
+  [[nodiscard]] int root() const { return root_; }
+
+ private:
+  Replica& replica_;
+  JoinOptions options_;
+  const std::vector<Replica*>& joined_;
+  int root_ = 0;
+};
+
+}  // namespace unisono::ddp

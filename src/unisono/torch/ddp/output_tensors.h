@@ -18,10 +18,11 @@ struct IValue;
 
 namespace unisono {
 
-/// Appends pointers to the tensors in a forward pass's result: a tensor; optional, pair, tuple, or
-/// range (vector, array, map, ...) of results; numbers, text and enumerations, which hold none.
+/// Appends pointers to the tensors in the result of a forward pass. Supported results: a tensor; an
+/// optional, pair, tuple or range (vector, array, map, ...) of results; numbers, text and
+/// enumerations, which contain no tensors.
 ///
-/// A type of your own needs an overload beside it, in its namespace:
+/// A user-defined type needs an overload in the namespace of the type:
 ///
 ///     void collect_tensors(Detections& value, std::vector<at::Tensor*>& tensors) {
 ///       tensors.push_back(&value.boxes);
@@ -31,34 +32,37 @@ inline void collect_tensors(at::Tensor& value, std::vector<at::Tensor*>& tensors
   tensors.push_back(&value);
 }
 
-/// The same for a value of TorchScript: a tensor, or a tuple or list of values. Throws
+/// Overload for a value of TorchScript: a tensor, or a tuple or list of values. Throws
 /// Error(kInvalidArgument) for a dictionary.
 void collect_tensors(c10::IValue& value, std::vector<at::Tensor*>& tensors);
 
 namespace ddp {
 
+/// A type with the interface of std::tuple, such as std::pair and std::array.
 template <class T>
 concept HasTupleSize = requires { std::tuple_size<T>::value; };
 
+/// A type that collect_tensors() passes over: a number, an enumeration or a string.
 template <class T>
 concept HoldsNoTensor =
     std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_convertible_v<T, std::string>;
 
+/// True for std::optional.
 template <class T>
 inline constexpr bool kIsOptional = false;
 
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
 
-/// collect_tensors() for every type that has one or that is made of such types.
+/// Calls collect_tensors() for every type that has an overload or is composed of such types.
 template <class T>
 void collect_from(T& value, std::vector<at::Tensor*>& tensors) {
   if constexpr (std::is_const_v<T>) {
-    // Pairs of a map have constant keys, which hold nothing that could be changed.
+    // Map entries have constant keys, which contain no tensor that could be changed.
   } else if constexpr (requires { collect_tensors(value, tensors); }) {
     collect_tensors(value, tensors);
   } else if constexpr (HoldsNoTensor<T>) {
-    // Nothing to collect.
+    // No tensors to collect.
   } else if constexpr (kIsOptional<T>) {
     if (value) {
       collect_from(*value, tensors);
@@ -70,9 +74,10 @@ void collect_from(T& value, std::vector<at::Tensor*>& tensors) {
       collect_from(element, tensors);
     }
   } else {
-    static_assert(sizeof(T) == 0,
-                  "forward() returns a type that DistributedDataParallel can't look into: define "
-                  "collect_tensors(T&, std::vector<at::Tensor*>&) in the type's namespace");
+    static_assert(
+        sizeof(T) == 0,
+        "forward() returns a type whose tensors DistributedDataParallel can't find: define "
+        "collect_tensors(T&, std::vector<at::Tensor*>&) in the type's namespace");
   }
 }
 

@@ -1,9 +1,5 @@
 #include "unisono/torch/ddp/pass_progress.h"
 
-#include <cstddef>
-#include <optional>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,167 +1,107 @@
 #include "unisono/torch/ddp/reducer.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
+#include <exception>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <c10/core/GradMode.h>
 
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/ddp/backward_pass.h"
-#include "unisono/torch/ddp/bucket_set.h"
-#include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/pass_marks.h"
-#include "unisono/torch/ddp/sparse_gradients.h"
-#include "unisono/torch/ddp/uneven_inputs.h"
-#include "unisono/torch/ddp/wide_types.h"
-#include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
+namespace {
 
-/// Lives as long as the backward pass that holds its callback: dies without finish() when the pass
-/// ended with an exception.
-class Reducer::PassEnd {
- public:
-  explicit PassEnd(std::weak_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {}
-
-  ~PassEnd() {
-    if (const std::shared_ptr<Reducer> reducer = reducer_.lock()) {
-      reducer->give_up_pass();
-    }
-  }
-
-  PassEnd(const PassEnd&) = delete;
-  PassEnd& operator=(const PassEnd&) = delete;
-  PassEnd(PassEnd&&) = delete;
-  PassEnd& operator=(PassEnd&&) = delete;
-
-  void finish() {
-    if (const std::shared_ptr<Reducer> reducer = std::exchange(reducer_, {}).lock()) {
-      reducer->finish_pass();
-    }
-  }
-
- private:
-  std::weak_ptr<Reducer> reducer_;
-};
-
-Reducer::Reducer(std::shared_ptr<ProcessGroup> group,
-                 std::vector<NamedTensor> parameters,
-                 const ReducerOptions& options)
-    : group_(std::move(group)),
-      parameters_(std::move(parameters)),
-      options_(options),
-      finite_(options_.non_finite),
-      drift_(parameters_, options_.drift),
-      sparse_(parameters_, options_.is_sparse),
-      used_(*group_, parameters_.size(), options_.find_unused_parameters),
-      mistakes_(parameters_.front().tensor, "rank " + std::to_string(group_->rank())),
-      optimizer_watch_(parameters_.front().tensor),
-      order_(parameters_.size()),
-      buckets_(make_buckets(parameters_, options_.is_sparse, order_.present())),
-      hooks_(tensors_of(parameters_), [this](std::size_t parameter) { on_gradient(parameter); }) {
-  check_types(parameters_);
-  if (options_.n_shards > 0) {
-    use_shards();
-  }
-  if (options_.weighs_samples) {
-    weighted_.emplace(*group_);
-  }
-  for (const NamedTensor& parameter : parameters_) {
-    n_gradient_bytes_ += static_cast<std::int64_t>(parameter.tensor.nbytes());
-  }
+StepTimer::Time time_now() {
+  return std::chrono::steady_clock::now();
 }
 
-void Reducer::check_types(const std::vector<NamedTensor>& parameters) const {
-  if (options_.n_shards > 0) {
-    ShardGradients::check_types(parameters);
+std::int64_t gradient_bytes(const std::vector<NamedTensor>& parameters) {
+  std::int64_t n_bytes = 0;
+  for (const NamedTensor& parameter : parameters) {
+    n_bytes += static_cast<std::int64_t>(parameter.tensor.nbytes());
   }
-  if (options_.weighs_samples) {
-    check_wide_types(parameters, "weigh_samples", "which hold sums over all samples");
-  }
+  return n_bytes;
 }
 
-void Reducer::use_shards() {
-  shards_.emplace(*group_, parameters_, options_.n_shards);
-  hook_ = shards_->make_hook(group_);
+}  // namespace
+
+Reducer::Reducer(PassContext context)
+    : context_(std::move(context)),
+      features_(make_features(context_)),
+      order_(context_.parameters.size()),
+      hooks_(tensors_of(context_.parameters),
+             [this](std::size_t parameter) { on_gradient(parameter); }) {
+  int n_flags = 1;  // kGivenUp
+  for (const auto& feature : features_) {
+    n_flags += feature->n_flags();
+  }
+  UNISONO_CHECK(n_flags <= kFlagBits, "the features have more flags than a pass has room for");
+  check(context_.parameters);
+  context_.buckets = make_buckets(context_.parameters, context_.is_sparse, order_.present());
+}
+
+void Reducer::check(const std::vector<NamedTensor>& parameters) const {
+  call(&PassFeature::check, parameters);
 }
 
 void Reducer::add(const std::vector<NamedTensor>& parameters, const std::vector<bool>& is_sparse) {
   UNISONO_CHECK(!progress_, "parameters are added in a backward pass");
   await_given_up_pass();
-  check_types(parameters);
-  std::vector<NamedTensor> all = parameters_;
+  check(parameters);
+  std::vector<NamedTensor> all = context_.parameters;
   all.insert(all.end(), parameters.begin(), parameters.end());
-  std::vector<bool> is_any_sparse = options_.is_sparse;
+  std::vector<bool> is_any_sparse = context_.is_sparse;
   is_any_sparse.insert(is_any_sparse.end(), is_sparse.begin(), is_sparse.end());
   GradientOrder order = order_;
   order.add(parameters.size());
   std::unique_ptr<BucketSet> buckets = make_buckets(all, is_any_sparse, order.present());
-  used_.resize(all.size());
 
-  // What can fail has been done. Buckets refer to the elements of `all`, which a move leaves where
-  // they are.
-  parameters_ = std::move(all);
-  options_.is_sparse = std::move(is_any_sparse);
+  // All steps that can fail are done. Buckets refer to the elements of `all`, which a move leaves
+  // in place.
+  context_.parameters = std::move(all);
+  context_.is_sparse = std::move(is_any_sparse);
   order_ = std::move(order);
-  buckets_ = std::move(buckets);
-  sparse_.add(is_sparse);
+  context_.buckets = std::move(buckets);
+  context_.is_used = {};
   hooks_.add(tensors_of(parameters));
-  if (shards_) {
-    use_shards();
-  }
-  for (const NamedTensor& parameter : parameters) {
-    n_gradient_bytes_ += static_cast<std::int64_t>(parameter.tensor.nbytes());
-  }
 }
 
 void Reducer::before_forward() {
-  optimizer_watch_.before_forward();
   await_given_up_pass();
-  unreached_.check();
+  call(&PassFeature::before_forward);
   hooks_.follow();
-  if (order_.agree(*group_, options_.timeout)) {
-    // Gradients that are there stay views of the old buckets, which live as long, until the next
-    // hook.
-    buckets_ = make_buckets(parameters_, options_.is_sparse, order_.present());
+  if (order_.agree(*context_.group, context_.options.timeout)) {
+    // Existing gradients stay views of the old buckets until the next hook; a view keeps its
+    // bucket's memory alive.
+    context_.buckets = make_buckets(context_.parameters, context_.is_sparse, order_.present());
   }
 }
 
 std::unique_ptr<BucketSet> Reducer::make_buckets(const std::vector<NamedTensor>& parameters,
                                                  const std::vector<bool>& is_sparse,
                                                  const std::vector<std::size_t>& order) const {
-  return std::make_unique<BucketSet>(*group_,
-                                     parameters,
-                                     is_sparse,
-                                     order,
-                                     options_.caps,
-                                     options_.weighs_samples ? group_->world_size() : 0);
+  return std::make_unique<BucketSet>(
+      *context_.group, parameters, is_sparse, order, context_.caps, context_.n_votes);
 }
 
 void Reducer::set_hook(CommHook hook) {
-  if (shards_) {
-    throw group_->refuse("DistributedDataParallel.register_comm_hook()",
-                         "with logical_ranks buckets are added in the canonical order only");
+  constexpr const char* kCall = "DistributedDataParallel.register_comm_hook()";
+  if (!context_.hook_refusal.empty()) {
+    throw context_.group->refuse(kCall, context_.hook_refusal);
   }
-  if (weighted_) {
-    throw group_->refuse(
-        "DistributedDataParallel.register_comm_hook()",
-        "with weigh_samples buckets are weighted sums, which a hook would average");
+  if (context_.hook || has_begun_) {
+    throw context_.group->refuse(
+        kCall,
+        context_.hook ? "there is a hook already; a model has one"
+                      : "a backward pass has been made; register a hook before the first");
   }
-  if (hook_ || has_begun_) {
-    throw group_->refuse("DistributedDataParallel.register_comm_hook()",
-                         hook_ ? "there is a hook already; a model has one"
-                               : "a backward pass has been made; register a hook before the first");
-  }
-  hook_ = std::move(hook);
-  drift_.stop();  // it may leave ranks apart for a while
+  context_.hook = std::move(hook);
+  context_.has_comm_hook = true;
 }
 
 void Reducer::on_backward(bool is_synchronized) {
@@ -176,65 +116,49 @@ void Reducer::begin_pass(bool is_synchronized, bool is_untouched) {
   if (!hooks_.find_reached()) {
     return;
   }
-  optimizer_watch_.before_backward();
-  if (shards_) {
-    shards_->count_pass();
-  } else if (weighted_) {
-    weighted_->begin_pass();
-  } else {
-    mistakes_.on_pass(is_synchronized, is_untouched);
-  }
+  call(&PassFeature::on_backward, is_synchronized, is_untouched);
   await_given_up_pass();
   has_begun_ = true;
-  backward_begin_ = std::chrono::steady_clock::now();
-  progress_.emplace(buckets_->bucket_of(), buckets_->size());
+  backward_begin_ = time_now();
+  progress_.emplace(context_.buckets->bucket_of(), context_.buckets->size());
+  context_.missing.clear();
   is_synchronized_ = false;
-  auto end = std::make_shared<PassEnd>(weak_from_this());
-  at_end_of_backward([end = std::move(end)] { end->finish(); });
+  const auto if_alive = [self = weak_from_this()](void (Reducer::*end)()) {
+    return [self, end] {
+      if (const std::shared_ptr<Reducer> alive = self.lock()) {
+        ((*alive).*end)();
+      }
+    };
+  };
+  at_end_of_backward(if_alive(&Reducer::finish_pass), if_alive(&Reducer::give_up_pass));
   if (is_synchronized) {
     synchronize_pass();
   }
 }
 
 void Reducer::synchronize_pass() {
-  if (weighted_) {
-    weighted_->synchronize();
-  }
+  call(&PassFeature::on_synchronize);
   is_synchronized_ = true;
   is_rest_launched_ = false;
   is_step_reduced_ = true;
   if (c10::GradMode::is_enabled()) {
     throw Error(ErrorCode::kInvalidArgument,
-                "[rank " + std::to_string(group_->rank()) +
-                    "] DistributedDataParallel: backward() was told to create a graph of the "
-                    "gradients, but averages have none; take what is to be differentiated again "
+                "[rank " + std::to_string(context_.group->rank()) +
+                    "] DistributedDataParallel: backward() was called with create_graph, but "
+                    "averages of gradients have no graph; take gradients to differentiate again "
                     "from torch::autograd::grad(), and call backward() without create_graph");
   }
   const c10::NoGradGuard no_grad;
   const std::optional<std::vector<bool>> reached = hooks_.find_reached();
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const bool is_absent = options_.find_unused_parameters && reached && !(*reached)[i];
+  for (std::size_t i = 0; i < context_.parameters.size(); ++i) {
     if (progress_->is_ready(i)) {
       deposit(i);
-    } else if (is_absent) {
+    } else if (context_.options.find_unused_parameters && reached && !(*reached)[i]) {
       deposit(i);
       progress_->mark_absent(i);
     }
   }
   launch_full_buckets();
-}
-
-void Reducer::deposit(std::size_t parameter) {
-  if (is_sparse(parameter)) {
-    check_sparse_gradient(parameters_[parameter]);
-    finite_.look_at(parameters_[parameter].name, values_of(parameters_[parameter].tensor.grad()));
-    return;
-  }
-  buckets_->deposit(parameter);
-  if (shards_) {
-    shards_->add_earlier(parameter, buckets_->view(parameter));
-  }
-  finite_.look_at(parameters_[parameter].name, buckets_->view(parameter));
 }
 
 void Reducer::on_gradient(std::size_t parameter) {
@@ -253,12 +177,13 @@ void Reducer::on_gradient(std::size_t parameter) {
   }
 }
 
-// Harmless where the parameter was only believed to be unused and its bucket still waits.
+// A second gradient is harmless if the parameter was marked as unused and its bucket has not been
+// taken yet.
 void Reducer::on_second_gradient(std::size_t parameter) {
   if (progress_->is_absent(parameter) && !progress_->is_taken(parameter)) {
     return;
   }
-  const std::string& name = parameters_[parameter].name;
+  const std::string& name = context_.parameters[parameter].name;
   throw Error(ErrorCode::kInvalidArgument,
               progress_->is_absent(parameter)
                   ? "parameter '" + name +
@@ -270,57 +195,248 @@ void Reducer::on_second_gradient(std::size_t parameter) {
                         "activation checkpoint only, or in no_sync()");
 }
 
-void Reducer::launch(std::size_t bucket, PassStatus status) {
-  const bool is_last = bucket + 1 == buckets_->size();
-  if (weighted_) {
-    if (weighted_->n_samples() > 1) {
-      buckets_->elements(bucket).mul_(weighted_->n_samples());
-    }
-    if (bucket == 0) {
-      weighted_->vote(buckets_->votes());
-    }
+void Reducer::deposit(std::size_t parameter) {
+  const bool is_sparse = context_.is_sparse[parameter];
+  if (!is_sparse) {
+    context_.buckets->deposit(parameter);
   }
-  const PassMarks marks = is_last ? PassMarks{.status = status,
-                                              .fingerprint = drift_.take_fingerprint(),
-                                              .lacks_gradients = unreached_.is_any()}
-                                  : PassMarks();
+  const at::Tensor& gradient =
+      is_sparse ? context_.parameters[parameter].tensor.grad() : context_.buckets->view(parameter);
+  call(&PassFeature::adjust, parameter, gradient);
+  call(&PassFeature::inspect, parameter, gradient);
+}
+
+void Reducer::inspect_local_gradients() {
+  for (std::size_t i = 0; i < context_.parameters.size() && !is_step_reduced_; ++i) {
+    call(&PassFeature::inspect, i, context_.parameters[i].tensor.grad());
+  }
+}
+
+// Returns the words of all features, one behind the other; bit 0 is kGivenUp.
+PassFlags Reducer::collect_flags() {
+  PassFlags flags = 0;
+  int shift = 1;
+  for (const auto& feature : features_) {
+    flags |= feature->flags() << shift;
+    shift += feature->n_flags();
+  }
+  return flags;
+}
+
+void Reducer::launch(std::size_t bucket, PassFlags flags) {
+  BucketSet& buckets = *context_.buckets;
+  if (context_.weights.own > 1) {
+    buckets.elements(bucket).mul_(context_.weights.own);
+  }
+  call(&PassFeature::before_launch, bucket);
+  if (bucket + 1 == buckets.size()) {
+    flags |= collect_flags();
+  }
   try {
-    buckets_->launch(bucket,
-                     marks,
-                     hook_,
-                     {.op = shards_ || weighted_ ? kSum : kAvg, .timeout = options_.timeout});
+    buckets.launch(
+        bucket,
+        flags,
+        context_.hook,
+        {.op = context_.weights.is_summed ? kSum : kAvg, .timeout = context_.options.timeout});
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kClosed) {
-      wait_for_first();  // whose error may be the one that has closed the group
+      wait_for_first();  // throws the error that may have closed the group
     }
     throw;
   }
 }
 
-void Reducer::wait_for_first() const {
-  explain(ErrorCode::kMismatch, advice_, [this] {
-    explain_uneven_inputs([this] { buckets_->wait_for_first(); });
-  });
-}
-
 void Reducer::launch_full_buckets() {
   while (const std::optional<std::size_t> bucket = progress_->take_full_bucket()) {
-    launch(*bucket, finite_.status());
+    launch(*bucket, 0);
   }
 }
 
-void Reducer::launch_rest(PassStatus status) {
+void Reducer::launch_rest(PassFlags flags, bool is_shadow) {
   if (std::exchange(is_rest_launched_, true)) {
     return;
   }
   while (const std::optional<std::size_t> bucket = progress_->take_bucket()) {
-    launch(*bucket, status);
+    launch(*bucket, flags);
   }
-  used_.launch(
-      [this](std::size_t i) {
-        return parameters_[i].tensor.grad().defined() || (shards_ && shards_->has(i));
-      },
-      options_.timeout);
+  const auto is_used = [&](std::size_t i) {
+    return !is_shadow && (context_.parameters[i].tensor.grad().defined() ||
+                          std::ranges::any_of(features_, [i](const auto& feature) {
+                            return feature->has_gradient(i);
+                          }));
+  };
+  call(&PassFeature::after_launch, is_used);
+}
+
+void Reducer::wait_for_first() const {
+  explain(ErrorCode::kMismatch, context_.advice, [this] {
+    explain_uneven_inputs([this] { context_.buckets->wait_for_first(); });
+  });
+}
+
+void Reducer::wait_for_buckets() {
+  const StepTimer::Time begin = time_now();
+  explain(ErrorCode::kMismatch, context_.advice, [this] {
+    explain_uneven_inputs([this] {
+      context_.buckets->wait();
+      call(&PassFeature::wait);
+    });
+  });
+  timer_.add_exposed(time_now() - begin);
+}
+
+void Reducer::finish_pass() {
+  timer_.add_backward(time_now() - backward_begin_);
+  if (!is_synchronized_) {
+    progress_.reset();
+    return;
+  }
+  try {
+    const c10::NoGradGuard no_grad;
+    finish_synchronized_pass(/*is_empty=*/false);
+  } catch (...) {
+    give_up_pass();
+    throw;
+  }
+  call(&PassFeature::after_backward);
+}
+
+void Reducer::finish_synchronized_pass(bool is_empty) {
+  context_.missing = progress_->find_missing();
+  for (const std::size_t parameter : context_.missing) {
+    deposit(parameter);
+    progress_->mark_absent(parameter);
+  }
+  launch_rest(0);
+  wait_for_buckets();
+  if ((context_.buckets->flags() & kGivenUp) != 0) {
+    throw Error(ErrorCode::kMismatch,
+                "[rank " + std::to_string(context_.group->rank()) +
+                    "] DistributedDataParallel: another rank's backward pass ended with an "
+                    "exception; this step's gradients are incomplete on every rank");
+  }
+  const std::vector<std::size_t> seen = is_empty ? order_.present() : progress_->order();
+  progress_.reset();
+  (void)end_pass({});
+  order_.observe(seen);
+}
+
+// Returns whether the pass has ended well on all ranks.
+bool Reducer::end_pass(PassResult result) {
+  BucketSet& buckets = *context_.buckets;
+  const PassFlags flags = buckets.flags() >> 1U;
+  const GradientWeights& weights = context_.weights;
+  if (weights.is_summed) {
+    buckets.divide(weights.divisor);
+  }
+  if (result.takes_gradients) {
+    if (weights.factor != 1) {
+      buckets.multiply(weights.factor);
+    }
+    point_at_views();
+  }
+  ++context_.n_passes;
+  timer_.end_step(time_now(), gradient_bytes(context_.parameters));
+  int shift = 0;
+  for (const auto& feature : features_) {
+    const int n_flags = feature->n_flags();
+    result.flags = (flags >> shift) & ((PassFlags{1} << n_flags) - 1);
+    shift += n_flags;
+    feature->end_pass(result);
+    if (result.is_over) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Reducer::shadow_pass() {
+  has_begun_ = true;
+  is_rest_launched_ = false;
+  progress_.emplace(context_.buckets->bucket_of(), context_.buckets->size());
+  context_.missing.clear();
+  const c10::NoGradGuard no_grad;
+  if (has_averages_of_shadows_) {
+    context_.drop_gradients();
+  }
+  context_.buckets->multiply(0);
+  launch_rest(0, /*is_shadow=*/true);
+  progress_.reset();
+  wait_for_buckets();
+  if ((context_.buckets->flags() & kGivenUp) == 0 &&
+      end_pass({.is_shadow = true, .takes_gradients = has_averages_of_shadows_})) {
+    order_.observe(order_.present());
+  }
+}
+
+void Reducer::begin_empty_pass() {
+  has_begun_ = true;
+  is_synchronized_ = true;
+  is_rest_launched_ = false;
+  is_step_reduced_ = true;
+  context_.missing.clear();
+  progress_.emplace(context_.buckets->bucket_of(), context_.buckets->size());
+}
+
+void Reducer::make_empty_pass(const std::function<bool()>& goes_on) {
+  begin_empty_pass();
+  try {
+    const c10::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < context_.parameters.size(); ++i) {
+      deposit(i);
+      progress_->mark_absent(i);
+    }
+    launch(*progress_->take_bucket(), 0);
+    const StepTimer::Time begin = time_now();
+    wait_for_first();
+    timer_.add_exposed(time_now() - begin);
+    if (goes_on()) {
+      finish_synchronized_pass(/*is_empty=*/true);
+    }
+  } catch (...) {
+    give_up_pass();
+    throw;
+  }
+  progress_.reset();
+}
+
+// Sets gradients that only other ranks computed to the views of their averages.
+void Reducer::point_at_views() {
+  for (std::size_t i = 0; i < context_.parameters.size(); ++i) {
+    at::Tensor& gradient = context_.parameters[i].tensor.mutable_grad();
+    if (!context_.is_sparse[i] && !gradient.defined() && context_.uses(i)) {
+      gradient = context_.buckets->view(i);
+    }
+  }
+}
+
+void Reducer::give_up_pass() noexcept {
+  call(&PassFeature::give_up);
+  context_.missing.clear();
+  if (progress_ && is_synchronized_) {
+    is_given_up_ = true;
+    timer_.drop_step(time_now());
+    try {
+      launch_rest(kGivenUp);
+    } catch (const std::exception&) {
+      // The group is closed; the next operation throws the reason.
+    }
+  }
+  progress_.reset();
+}
+
+void Reducer::give_up_step() {
+  if (!is_step_reduced_) {
+    begin_empty_pass();
+    give_up_pass();
+  }
+}
+
+void Reducer::await_given_up_pass() {
+  if (std::exchange(is_given_up_, false)) {
+    context_.buckets->wait();
+    call(&PassFeature::wait);
+  }
 }
 
 }  // namespace unisono::ddp

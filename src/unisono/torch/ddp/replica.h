@@ -12,71 +12,41 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "unisono/collective/canonical_tree.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/report/step_report.h"
-#include "unisono/report/step_timer.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/join.h"
-#include "unisono/torch/ddp/logical_ranks/shard_buffers.h"
-#include "unisono/torch/ddp/logical_ranks/shard_range.h"
-#include "unisono/torch/ddp/non_finite.h"
-#include "unisono/torch/ddp/parameter_drift.h"
+#include "unisono/torch/ddp/options.h"
 #include "unisono/torch/ddp/wrapped_tensors.h"
-#include "unisono/torch/tensor/coalesced_broadcast.h"
+#include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
-namespace unisono {
+namespace torch::nn {
+class Module;
+}
 
-/// Names and defaults are PyTorch's. Equal on every rank.
-struct DistributedDataParallelOptions {
-  /// The one GPU that the module is on, and that of its outputs. For modules on GPUs, as in
-  /// PyTorch: modules in CPU memory, or on several devices, are refused with them.
-  std::vector<int> device_ids = {};
-  std::optional<int> output_device = {};
-  /// Gradients are reduced in buckets of about so many MiB.
-  double bucket_cap_mb = 25;
-  /// The first bucket's, smaller, so that communication starts early in backward.
-  double first_bucket_cap_mb = 1;
-  /// Copy rank 0's buffers (running means of batch norm, ...) to all ranks before a forward pass
-  /// that follows one in training mode.
-  bool broadcast_buffers = true;
-  /// Allow parameters that a backward pass does not reach. Costs one more small all_reduce, and
-  /// overlap where a bucket waits for a gradient that will not come.
-  bool find_unused_parameters = false;
-  /// Of each operation; by default the group's.
-  std::optional<std::chrono::milliseconds> timeout = {};
-  /// What is done about gradients with an infinity or NaN, before they reach a parameter; the
-  /// message names ranks and parameters. Costs a pass over the gradients' memory.
-  NonFiniteGradients non_finite_gradients = NonFiniteGradients::kAllow;
-  /// Gradients are means over all ranks' samples, of which each rank says how many it has: steps
-  /// are made by run_step(), and ranks may have different numbers of samples and of batches.
-  bool weigh_samples = false;
-  /// V shards make up each global batch, on however many ranks, up to V: training then comes to the
-  /// same bits (see for_each_shard()). 0: each rank's batch is a shard.
-  int logical_ranks = 0;
-  /// Seeds what is random in a shard, such as dropout, with logical_ranks.
-  std::uint64_t shard_seed = 0;
-  /// What becomes of the module's buffers, with logical_ranks.
-  ShardBuffers shard_buffers = ShardBuffers::kFirstShard;
-  /// What is done when the ranks' parameters are no longer the same. Each backward pass compares a
-  /// 128th of them (of a small model all) at the end of the last bucket, so that a state that was
-  /// loaded on one rank is found in the next pass. Not with a communication hook, under join(), and
-  /// in passes under no_sync().
-  ParameterDrift parameter_drift = ParameterDrift::kWarn;
-};
+namespace unisono::ddp {
 
-namespace ddp {
-
-class JoinedStep;
-class LogicalStep;
+class LogicalRanks;
 class Reducer;
+class Unfreezing;
+class WeightedSamples;
 
-/// This rank's copy of a module, and what keeps it equal to the other ranks' copies: all of
-/// DistributedDataParallel that does not depend on the module's type.
+/// Returns the weights of the module's Embedding and EmbeddingBag layers that were built with
+/// sparse(true).
+[[nodiscard]] std::vector<at::Tensor> sparse_parameters(const torch::nn::Module& module);
+
+/// This rank's copy of a module, and the machinery that keeps the copy equal to the other ranks'
+/// copies: the part of DistributedDataParallel that does not depend on the module's type.
+///
+/// Owned by DistributedDataParallel; holds the group, the module's tensors and the Reducer. Not
+/// thread-safe. Functions that change state between ranks are collective operations and throw
+/// communication errors.
 class Replica {
  public:
-  /// A collective operation: compares the ranks' modules, then copies rank 0's values to all.
-  /// `sparse` are the parameters whose gradients may be.
+  /// A collective operation. Compares the ranks' modules, then copies rank 0's values to all ranks.
+  /// `sparse` lists the parameters that may have sparse gradients.
   Replica(std::shared_ptr<ProcessGroup> group,
           const std::vector<NamedTensor>& parameters,
           const std::vector<NamedTensor>& buffers,
@@ -89,19 +59,22 @@ class Replica {
   Replica(Replica&&) = delete;
   Replica& operator=(Replica&&) = delete;
 
-  /// Throws RefusedCall when the module's parameters, which are `parameters`, are no longer those
-  /// that were wrapped. `named` gives them with names; it is called for the message only.
+  /// Throws RefusedCall if the module's present `parameters` are not the wrapped ones. `named`
+  /// returns the parameters with names and is called only for the message.
   void check_parameters(const std::vector<at::Tensor>& parameters,
                         const std::function<std::vector<NamedTensor>()>& named) const;
 
-  /// Throws RefusedCall when a parameter or buffer was converted or resized.
+  /// Prepares a forward pass: copies buffers and rebuilds buckets where needed. Throws RefusedCall
+  /// if a parameter or buffer was converted or resized.
   void before_forward(bool is_training);
 
-  /// Sees to it that a backward pass from any of the outputs is noticed.
+  /// Attaches a signal to each output, so that a backward pass from any output notifies the
+  /// reducer.
   void after_forward(std::span<at::Tensor* const> outputs);
 
   [[nodiscard]] bool is_synchronized() const { return is_synchronized_; }
 
+  /// Sets whether later passes average gradients over the ranks.
   void set_synchronized(bool is_synchronized);
 
   [[nodiscard]] std::size_t n_buckets() const;
@@ -110,105 +83,96 @@ class Replica {
 
   [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
 
-  /// This rank's shards. Throws RefusedCall without logical ranks, as do the next three.
-  [[nodiscard]] ShardRange shards() const;
+  /// This rank's shards. Throws RefusedCall without logical ranks, as do the next three functions.
+  [[nodiscard]] collective::RankRange shards() const;
 
+  /// Makes a step: calls `run_shard` for each shard of this rank, and averages the gradients over
+  /// all shards of all ranks.
   void run_shards(const std::function<void(int)>& run_shard);
 
   [[nodiscard]] std::int64_t shard_step() const;
 
+  /// Sets the number of the next step.
   void set_shard_step(std::int64_t step);
 
-  /// A step with weights: `run_passes` makes this rank's passes, unless it has no samples. Returns
-  /// whether any rank has.
+  /// Makes a step with weights: calls `run_passes` for this rank's passes, unless the rank has no
+  /// samples. Returns true if any rank has samples.
   bool run_step(std::int64_t n_samples, const std::function<void()>& run_passes);
 
-  /// From now on passes are announced, so that ranks without batches can take part. `joined`: all
-  /// replicas of that join(), on every rank in the same order, as long as it lasts.
+  /// Begins join(): passes are announced from now on, so that finished ranks can take part.
+  /// `joined` lists all replicas of the join(), on every rank in the same order, and must stay
+  /// valid until end_join().
   void begin_join(const JoinOptions& options, const std::vector<Replica*>& joined);
 
-  /// What a rank without batches does while others make a pass: the same operations, with zeros.
-  /// Returns false when no rank makes one. Steps of optimizers that come before the pass are made,
-  /// too.
-  bool shadow_pass();
+  /// Null outside of join().
+  [[nodiscard]] JoinSession* join_session() const { return join_.get(); }
 
-  /// A collective operation: copies the parameters and buffers of a rank that made the last pass.
-  /// Returns that rank.
+  /// A collective operation. Copies the parameters and buffers of a rank that made the last pass,
+  /// and returns that rank.
   int take_final_values();
 
+  /// Ends join(): passes are no longer announced.
   void end_join() noexcept;
 
-  /// Steps of that optimizer are made under join() by ranks without batches, too. Throws
-  /// RefusedCall where there is one, or gradients may be sparse.
+  /// Ties the optimizer to the model: finished ranks under join() take part in its steps. Throws
+  /// RefusedCall if an optimizer is tied already or gradients may be sparse.
   void set_joined_step(std::shared_ptr<JoinedStep> step);
 
+  /// Unties the optimizer of set_joined_step().
   void drop_joined_step() noexcept;
 
-  /// An optimizer's step begins: under join() ranks without batches learn of it. Returns one that
-  /// has batches; nothing outside of join().
+  /// Called at the start of an optimizer's step. Under join(), notifies the finished ranks and
+  /// returns a rank that has batches. Returns std::nullopt outside of join().
   std::optional<int> announce_step();
 
-  /// What reduces full buckets from now on.
+  /// Sets the hook that reduces full buckets.
   void set_hook(CommHook hook);
 
-  /// A collective operation: unisono::check_consistent() of the parameters.
+  /// A collective operation. Calls unisono::check_consistent() for the parameters.
   void check_consistent() const;
 
-  /// A collective operation: where the time of all ranks' last steps went.
+  /// A collective operation. Returns the times of all ranks' last steps.
   [[nodiscard]] StepReport report() const;
 
   [[nodiscard]] const StepTimes& last_step() const;
 
- private:
-  struct Join {
-    JoinOptions options;
-    const std::vector<Replica*>& joined;
-    int root = 0;  // the lowest rank that made the last pass
-  };
+  /// Null where no optimizer is tied to the model.
+  [[nodiscard]] const JoinedStep* joined_step() const { return joined_step_.get(); }
 
-  // A rank's part in the pass that begins.
-  struct Part {
-    bool is_active = false;
-    bool is_synchronized = false;
-    bool is_training = false;
-    bool has_thawed = false;  // parameters that the others don't know of
-    bool is_step = false;     // no pass, but the step of an optimizer
-    std::size_t model = 0;    // whose step; its number in join()
-  };
+  /// The operations before a pass, with `root` as the rank whose buffers count.
+  void prepare_pass(const PassPart& part, int root);
 
-  // Returns what the ranks that are active do, together; has_thawed: any of them.
-  Part announce(const Part& mine);
+  /// Makes the step of the optimizer that is tied to the model, which `root` has announced.
   void shadow_step(int root) const;
-  void before_weighted_forward(const Part& part);
+
+  [[nodiscard]] Reducer& reducer() const { return *reducer_; }
+
+  [[nodiscard]] const DistributedDataParallelOptions& options() const { return options_; }
+
+ private:
+  void before_weighted_forward(const PassPart& part);
   void take_votes();
   void check_step(std::int64_t n_samples) const;
   void run_own_passes(const std::function<void()>& run_passes);
-  void prepare_pass(const Part& part, int root);
-  void compare_thawed(const std::vector<NamedTensor>& thawed) const;
-  // A collective operation where there is any.
-  void take_in_thawed(bool is_any_thawed);
-  void refuse_thaw_within_step() const;
-  [[nodiscard]] std::string advice_on_frozen() const;
   void refuse(const std::optional<std::string>& change) const;
-  [[nodiscard]] LogicalStep& logical() const;
+  [[nodiscard]] LogicalRanks& logical() const;
 
   std::shared_ptr<ProcessGroup> group_;
   DistributedDataParallelOptions options_;
   CoalescedBroadcast buffers_;
   WrappedTensors wrapped_;
-  std::vector<at::Tensor> sparse_;        // parameters whose gradients may be
-  std::shared_ptr<Reducer> reducer_;      // shared with the callbacks of running backward passes
-  std::unique_ptr<LogicalStep> logical_;  // with logical ranks
+  bool has_sparse_;
+  std::shared_ptr<Reducer> reducer_;  // shared with the callbacks of running backward passes
+  std::unique_ptr<Unfreezing> unfreezing_;
+  LogicalRanks* logical_ = nullptr;      // the reducer's, with logical ranks
+  WeightedSamples* weighted_ = nullptr;  // the reducer's, with weigh_samples
   bool is_synchronized_ = true;
   bool may_buffers_differ_ = false;
-  std::optional<StepTimer::Time> forward_begin_;  // of a pass that has gradients
-  std::optional<Join> join_;
+  std::optional<StepTimer::Time> forward_begin_;  // start of a forward pass with gradients
+  std::unique_ptr<JoinSession> join_;
   std::shared_ptr<JoinedStep> joined_step_;  // shared with the optimizer
-  bool is_in_step_ = false;  // of this rank's own passes, with logical ranks or weigh_samples
-  // With weigh_samples:
-  bool are_votes_taken_ = false;
-  int root_ = 0;  // the lowest rank that had samples in the last step
+  bool is_in_step_ = false;  // true while run_shards() or run_step() makes this rank's passes
+  int root_ = 0;  // with weigh_samples: the lowest rank that had samples in the last step
 };
 
-}  // namespace ddp
-}  // namespace unisono
+}  // namespace unisono::ddp

@@ -1,19 +1,13 @@
 #include "unisono/torch/ddp/script_module.h"
 
 #include <exception>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <sstream>
-#include <string>
-#include <vector>
 
-#include <ATen/core/ivalue.h>
-
-#include "unisono/base/atomic_file.h"
 #include "unisono/base/error.h"
 #include "unisono/base/error_text.h"
-#include "unisono/comm/process_group.h"
+#include "unisono/base/file.h"
 #include "unisono/torch/checkpoint.h"
 #include "unisono/torch/ddp/output_tensors.h"
 
@@ -29,7 +23,7 @@ std::vector<ScriptModule::Item> items_of(const List& list) {
   return items;
 }
 
-// What the value holds is shared with other values, and as changeable as these.
+// The contained value is shared with other values and may be changed in the same way.
 void collect_within(const c10::IValue& value, std::vector<at::Tensor*>& tensors) {
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): LibTorch has no other access in place
   collect_tensors(const_cast<c10::IValue&>(value), tensors);
@@ -49,7 +43,7 @@ void collect_tensors(c10::IValue& value, std::vector<at::Tensor*>& tensors) {
       collect_within(element, tensors);
     }
   } else if (value.isGenericDict()) {
-    // It gives its values out as copies.
+    // A dictionary returns its values as copies.
     throw Error(
         ErrorCode::kInvalidArgument,
         "DistributedDataParallel: the script's forward() returns a dictionary, whose tensors "
@@ -98,7 +92,7 @@ void save_on_rank_0(ProcessGroup& group,
     } catch (const Error& failure) {
       error = failure;
     } catch (const std::exception& failure) {
-      // The others wait for the outcome, whatever it is.
+      // The other ranks wait for the outcome, so every exception must be shared.
       error =
           Error(ErrorCode::kInvalidArgument, "save " + path.string() + ": " + error_text(failure));
     }

@@ -14,19 +14,20 @@
 
 namespace unisono {
 
-/// A module of TorchScript with the members that torch::nn's modules have, for
-/// DistributedDataParallel. Copies share the module.
+/// A module of TorchScript with the members of torch::nn modules, for DistributedDataParallel.
+/// Copies share the module.
 ///
 ///     unisono::ScriptModule script(torch::jit::load("model.pt"));
 ///     unisono::DistributedDataParallel model(script, group);
 ///     const at::Tensor result = model(images).toTensor();
 ///
-/// A module that torch::jit::freeze() made has no parameters left to be trained.
+/// A module made by torch::jit::freeze() has no trainable parameters.
 class ScriptModule {
  public:
-  /// A parameter or buffer, as an item of torch::nn's dictionaries.
+  /// A parameter or buffer, with the interface of an item of torch::nn's dictionaries.
   class Item {
    public:
+    /// `key` is the name in the module, such as "fc.weight".
     Item(std::string key, at::Tensor value) : key_(std::move(key)), value_(std::move(value)) {}
 
     [[nodiscard]] const std::string& key() const { return key_; }
@@ -38,15 +39,16 @@ class ScriptModule {
     at::Tensor value_;
   };
 
+  /// Shares the parameters and buffers with `module`.
   explicit ScriptModule(torch::jit::Module module)
       : module_(std::make_shared<torch::jit::Module>(std::move(module))) {}
 
-  /// The module itself.
+  /// The wrapped module of TorchScript.
   [[nodiscard]] torch::jit::Module& script() { return *module_; }
 
   [[nodiscard]] const torch::jit::Module& script() const { return *module_; }
 
-  /// The method "forward". Arguments are whatever an IValue can be made of.
+  /// Calls the method "forward". Arguments may have any type that converts to an IValue.
   template <class... Args>
   c10::IValue forward(Args&&... args) {
     return module_->forward({c10::IValue(std::forward<Args>(args))...});
@@ -66,7 +68,8 @@ class ScriptModule {
 
   void zero_grad(bool set_to_none = true);
 
-  // As torch::nn's holders of modules, so that both can be wrapped alike.
+  // Pointer-like access as in torch::nn module holders, so that DistributedDataParallel wraps both
+  // in the same way.
   ScriptModule* operator->() { return this; }
 
   const ScriptModule* operator->() const { return this; }
@@ -76,11 +79,12 @@ class ScriptModule {
   const ScriptModule& operator*() const { return *this; }
 
  private:
-  std::shared_ptr<torch::jit::Module> module_;  // of all copies
+  std::shared_ptr<torch::jit::Module> module_;  // shared by all copies
 };
 
-/// Writes what torch::jit::load() reads, in C++ and Python, on rank 0; the file is there whole or
-/// not at all. A collective operation: if it can't be written every rank throws rank 0's error.
+/// Writes the module on rank 0, in the format that torch::jit::load() reads in C++ and Python. The
+/// file appears complete or not at all. A collective operation: if rank 0 fails to write the file,
+/// every rank throws rank 0's error.
 void save_on_rank_0(ProcessGroup& group,
                     const ScriptModule& module,
                     const std::filesystem::path& path);

@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::ddp {

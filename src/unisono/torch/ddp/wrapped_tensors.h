@@ -11,43 +11,46 @@
 
 namespace unisono::ddp {
 
-/// A module's parameters and buffers as they were when it was wrapped, to find what was done to
-/// them since that training can't go on with. New values are fine, also in new memory, which is
-/// what torch::load() gives a tensor.
+/// Snapshot of a module's parameters and buffers at wrapping, to find later changes that training
+/// does not support. New values are supported, even in new memory, as assigned by torch::load().
+/// Owned by the Replica. Not thread-safe.
 class WrappedTensors {
  public:
+  /// Records type, sizes and device of each tensor.
   WrappedTensors(std::vector<NamedTensor> parameters, const std::vector<NamedTensor>& buffers);
 
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  /// The first tensor with another type, other sizes or another device than it had: "parameter
-  /// 'fc.weight' is f64[10], but was f32[10] when the module was wrapped".
+  /// Returns a description of the first tensor with a changed type, sizes or device, such as
+  /// "parameter 'fc.weight' is f64[10], but was f32[10] when the module was wrapped". Returns
+  /// std::nullopt if there is no such tensor.
   [[nodiscard]] std::optional<std::string> find_conversion() const;
 
-  /// The parameters that required no gradient when the module was wrapped, and were not taken
-  /// since.
+  /// Parameters that required no gradient when the module was wrapped, except for those removed by
+  /// take_thawed().
   [[nodiscard]] const std::vector<NamedTensor>& frozen() const { return frozen_; }
 
-  /// Whether any of them requires one now.
+  /// Returns true if a frozen parameter requires a gradient now.
   [[nodiscard]] bool has_thawed() const;
 
-  /// Those which do.
+  /// Returns the frozen parameters that require a gradient now.
   [[nodiscard]] std::vector<NamedTensor> thawed() const;
 
-  /// They are frozen no more, whatever becomes of them.
+  /// Removes the parameters that require a gradient now from frozen().
   void take_thawed();
 
-  /// Whether a module whose parameters() are these holds the wrapped ones, in their order: the
-  /// quick look before find_replacement().
+  /// Returns true if `parameters`, of the present module, contain the wrapped ones in order and no
+  /// others. A quick check before find_replacement().
   [[nodiscard]] bool are_all_of(const std::vector<at::Tensor>& parameters) const;
 
-  /// The first difference between the wrapped parameters and those that the module has now:
-  /// "parameter 'fc.weight' was replaced by another tensor after the module was wrapped".
+  /// Returns the first difference between the wrapped parameters and the module's present
+  /// parameters, such as "parameter 'fc.weight' was replaced by another tensor after the module was
+  /// wrapped".
   [[nodiscard]] std::optional<std::string> find_replacement(
       const std::vector<NamedTensor>& parameters) const;
 
  private:
-  // What a tensor must stay.
+  // The properties of a tensor that must not change.
   struct Form {
     std::string what;  // "parameter 'fc.weight'"
     at::Tensor tensor;
@@ -57,6 +60,7 @@ class WrappedTensors {
     std::string description;
   };
 
+  /// Records the present form of a tensor.
   static Form form_of(const std::string& kind, const NamedTensor& named);
 
   std::vector<NamedTensor> parameters_;

@@ -1,10 +1,7 @@
 #include "unisono/torch/nn/activation_checkpoint.h"
 
-#include <cstddef>
-#include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
@@ -15,9 +12,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "unisono/base/error.h"
-#include "unisono/torch/amp/autocast.h"
+#include "unisono/torch/amp/amp.h"
 #include "unisono/torch/tensor/random_state.h"
-#include "unisono/torch/tensor/random_turn.h"
 
 namespace unisono::nn {
 namespace {
@@ -31,6 +27,7 @@ bool can_have_gradient(at::ScalarType type) {
   return at::isFloatingType(type) || at::isComplexType(type);
 }
 
+// Autograd node that runs the forward pass again, then the backward pass of the result.
 class Recompute : public autograd::Node {
  public:
   Recompute(Forward forward, const Tensors& inputs)
@@ -57,7 +54,7 @@ class Recompute : public autograd::Node {
 
  protected:
   autograd::variable_list apply(autograd::variable_list&& gradients) override {
-    // What runs again has backward passes of its own, which reach all parameters.
+    // The second run has separate backward passes, which reach all parameters.
     if (!autograd::Engine::get_default_engine().is_checkpoint_valid()) {
       throw Error(ErrorCode::kInvalidArgument,
                   "checkpoint: gradients of chosen tensors (torch::autograd::grad(), or the inputs "
@@ -87,7 +84,7 @@ class Recompute : public autograd::Node {
   }
 
  private:
-  // As leaves of a graph of their own.
+  // Returns the inputs as leaves of a separate graph.
   Tensors unpack() {
     Tensors inputs;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {

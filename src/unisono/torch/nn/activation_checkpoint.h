@@ -10,37 +10,40 @@
 
 namespace unisono::nn {
 
-/// Which parts of a model keep nothing for backward but their input.
+/// Selects the parts of a model that keep only inputs for backward.
 enum class CheckpointMode : std::uint8_t {
   kNever,
   kAlways,
-  kExceptLast  ///< Backward begins with the last part, and would compute it again at once.
+  /// Backward begins with the last part, and would compute that part again immediately.
+  kExceptLast
 };
 
-/// `forward(inputs)`, of which only the inputs are kept: backward computes it again, with the same
-/// random numbers and the same autocast, and so takes less memory and a forward pass more time.
-/// Random numbers are those of the default generator, which the process has one of: while another
-/// thread draws from it, too (another model's training, say), they may differ.
+/// Returns `forward(inputs)` and keeps only the inputs: backward calls `forward` again, with the
+/// same random numbers and the same autocast state. This saves memory and costs another forward
+/// pass. The random numbers come from the default generator, which is global to the process: if
+/// another thread draws numbers without a RandomTurn (the training of another model, for example),
+/// the numbers may differ.
 ///
-/// What `forward` uses besides its inputs, parameters say, must live until backward, and must not
-/// have changed by then. It must do the same in both runs; modules that count their calls (running
-/// means of BatchNorm) count two. Under DistributedDataParallel a parameter is used in one
+/// Other tensors that `forward` uses, such as parameters, must live until backward and must not
+/// change before. `forward` must behave equally in both runs; modules that count calls (running
+/// means of BatchNorm) count two. Under DistributedDataParallel a parameter may be used in a single
 /// checkpoint only.
 ///
-/// Backward throws Error(kInvalidArgument) where it is to compute the gradients of chosen tensors
-/// only (torch::autograd::grad()).
+/// Backward throws Error(kInvalidArgument) if only the gradients of chosen tensors are requested
+/// (torch::autograd::grad()).
 [[nodiscard]] std::vector<at::Tensor> checkpoint(
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> forward,
     const std::vector<at::Tensor>& inputs);
 
-/// The same for one tensor.
+/// Overload for a single tensor.
 [[nodiscard]] at::Tensor checkpoint(std::function<at::Tensor(const at::Tensor&)> forward,
                                     const at::Tensor& input);
 
-/// model(input), in `n_segments` parts of as many modules each, of which the mode chooses those
-/// that keep their inputs only. Each module takes a tensor and returns one.
+/// Returns model(input), computed in `n_segments` parts with equal numbers of modules (the last
+/// part takes the remainder). `mode` selects the parts that keep only inputs. Each module takes and
+/// returns a single tensor.
 ///
-/// Throws Error(kInvalidArgument) unless there are as many modules as segments, and one at least.
+/// Throws Error(kInvalidArgument) unless 1 <= n_segments <= number of modules.
 [[nodiscard]] at::Tensor checkpoint_sequential(const torch::nn::Sequential& model,
                                                std::size_t n_segments,
                                                const at::Tensor& input,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,14 +13,78 @@
 #include <ATen/core/Tensor.h>
 
 #include "unisono/torch/ddp/output_tensors.h"
-#include "unisono/torch/nn/replica_set.h"
 #include "unisono/torch/tensor/named_tensor.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace unisono::nn {
 
-/// Trains a module by several threads of one process: a batch is cut into parts, a replica of the
-/// module runs each on a thread of its own, forward and backward, and the results are put together.
-/// Gradients end in the module's parameters, as if it had seen the whole batch.
+/// Names and defaults follow PyTorch where possible.
+struct DataParallelOptions {
+  /// Largest number of parts of a batch; 0: the number of compute threads.
+  int n_replicas = 0;
+  /// Dimension along which batches are cut and results are joined.
+  std::int64_t dim = 0;
+};
+
+class ReplicaThreads;
+
+/// Copies of a module that compute with the memory of the module's parameters, and the threads that
+/// run the copies: the part of DataParallel that does not depend on the module's type.
+///
+/// Owned by DataParallel. The threads live until the object and all pending backward passes are
+/// destroyed. Not thread-safe.
+class ReplicaSet {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
+  /// Runs forward() of a replica on the replica's part of the inputs, on the replica's thread.
+  /// Returns the tensors in the result.
+  using Forward = std::function<Tensors(std::size_t replica, const Tensors& inputs)>;
+
+  /// Returns the number of replicas that the options request. Throws Error(kInvalidArgument) for a
+  /// number out of range.
+  static std::size_t n_replicas(const DataParallelOptions& options);
+
+  /// Throws Error(kInvalidArgument) unless all replicas have the parameters and buffers of the
+  /// module, in separate memory.
+  ReplicaSet(std::shared_ptr<torch::nn::Module> module, Modules replicas, std::int64_t dim);
+  ~ReplicaSet();
+
+  ReplicaSet(const ReplicaSet&) = delete;
+  ReplicaSet& operator=(const ReplicaSet&) = delete;
+  ReplicaSet(ReplicaSet&&) = delete;
+  ReplicaSet& operator=(ReplicaSet&&) = delete;
+
+  [[nodiscard]] std::size_t size() const { return replicas_.size(); }
+
+  /// Runs a forward pass and returns the joined tensors of the results. Gradients, computed by the
+  /// threads, flow back to the inputs and to the module's parameters.
+  Tensors run(const Tensors& inputs, const Forward& forward);
+
+ private:
+  struct Pass;
+  class Backward;
+
+  void follow_module();
+  [[nodiscard]] std::vector<Tensors> scatter(const Tensors& inputs) const;
+  void run_forward(Pass& pass, const Forward& forward);
+  [[nodiscard]] Tensors gather(const Pass& pass) const;
+
+  std::shared_ptr<torch::nn::Module> module_;
+  Modules replicas_;
+  std::int64_t dim_;
+  std::shared_ptr<ReplicaThreads> threads_;  // shared with passes that wait for backward
+};
+
+/// Returns the module's clone(). Throws Error(kInvalidArgument) if the module has no clone().
+[[nodiscard]] std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module);
+
+/// Trains a module by several threads of a process. A batch is cut into parts. A replica of the
+/// module runs each part, forward and backward, on a separate thread, and the results are joined.
+/// Gradients are accumulated in the module's parameters, as for the whole batch.
 ///
 ///     unisono::nn::DataParallel model(Net(), {.n_replicas = 2});
 ///     torch::optim::SGD optimizer(model.parameters(), 0.1);
@@ -27,20 +92,21 @@ namespace unisono::nn {
 ///     torch::nll_loss(model(images), labels).backward();
 ///
 /// `Module` is a torch::nn module holder (`Net` of TORCH_MODULE) or a std::shared_ptr to a module.
-/// Replicas stay from step to step and share the memory of the module's parameters. Each has
-/// buffers of its own, which it gets anew from the module before each pass; what replica 0 makes of
-/// its buffers, the module keeps. What is neither parameter nor buffer nor training mode is copied
-/// once, so change options of layers before.
+/// The object owns the replicas, which persist between steps and share the memory of the module's
+/// parameters. Each replica has separate buffers, which are copied from the module before each
+/// pass; the module keeps the buffers of replica 0. Other members, except for the training mode,
+/// are copied once, so change options of layers before the construction.
 ///
-/// Dropout takes its random numbers from the one generator of the process, in the order in which
-/// the threads come. Not thread-safe, as modules are. For ranks of a job see
-/// DistributedDataParallel, which is faster: its replicas need not be put together in each step.
+/// Dropout draws from the process's generator in the order in which the threads arrive. Not
+/// thread-safe, like torch::nn modules. Errors of a replica are thrown with the replica's number.
+/// For ranks of a job use DistributedDataParallel, which is faster because replicas are not
+/// synchronized in each step.
 template <class Module>
 class DataParallel {
  public:
-  /// Replicas are made by the module's clone(), which those have that derive from
-  /// torch::nn::Cloneable. Throws Error(kInvalidArgument) for a module that has none, or whose
-  /// clones have other parameters, and for options of no meaning.
+  /// Makes replicas by the module's clone(), which is available for classes that derive from
+  /// torch::nn::Cloneable. Throws Error(kInvalidArgument) for a module without clone(), for clones
+  /// with other parameters, and for invalid options.
   explicit DataParallel(Module module, const DataParallelOptions& options = {})
       : DataParallel(
             module,
@@ -49,7 +115,7 @@ class DataParallel {
             },
             options) {}
 
-  /// The same for a module without clone(): `make_replica` makes one of the same class, with
+  /// For a module without clone(): `make_replica` returns a module of the same class, with
   /// parameters of any values.
   DataParallel(Module module,
                const std::function<Module()>& make_replica,
@@ -64,13 +130,14 @@ class DataParallel {
     set_ = std::make_unique<ReplicaSet>(pointer_to(module_), std::move(bases), options.dim);
   }
 
-  /// The module's forward(). Arguments that are tensors are cut, in as many parts as
-  /// torch::chunk() makes; all others go to each replica as they are. Returns what the module does:
-  /// tensors, or what collect_tensors() can look into, in which tensors are put together, those of
-  /// no dimension into one of an element per replica. All else is replica 0's.
+  /// Calls the module's forward(). Tensor arguments are cut into as many parts as torch::chunk()
+  /// makes; other arguments are passed to each replica unchanged. Returns the type of the module's
+  /// forward(): tensors, or a type that collect_tensors() supports. The tensors in the result are
+  /// joined; tensors without dimensions become a single tensor with an element per replica. Other
+  /// parts of the result are replica 0's.
   ///
-  /// Throws Error with the replica's number and what it threw; kInvalidArgument for tensors that
-  /// can't be cut alike.
+  /// Throws Error with the replica's number and message, and kInvalidArgument for tensors that
+  /// cannot be cut into equally many parts.
   template <class... Args>
   auto forward(const Args&... args) {
     using Result = std::decay_t<decltype(module_->forward(args...))>;
@@ -111,12 +178,13 @@ class DataParallel {
     return forward(args...);
   }
 
-  /// The module itself, to save it or to load values into it.
+  /// The wrapped module, to save its values or to load values.
   [[nodiscard]] Module& module() { return module_; }
 
   [[nodiscard]] const Module& module() const { return module_; }
 
-  /// The module's, each once, also those of several names: for optimizers.
+  /// Returns the module's parameters, each once even if registered under several names. For
+  /// optimizers.
   [[nodiscard]] std::vector<at::Tensor> parameters() const {
     return distinct_tensors(module_->parameters());
   }

@@ -1,19 +1,13 @@
 #include "unisono/torch/nn/replica_threads.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <functional>
 #include <string>
-#include <thread>
 
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 
 #include "unisono/base/error.h"
 #include "unisono/base/error_text.h"
-#include "unisono/base/mutex.h"
 #include "unisono/base/thread.h"
 
 namespace unisono::nn {
@@ -26,7 +20,8 @@ ReplicaThreads::ReplicaThreads(std::size_t n_threads) : failures_(n_threads) {
     end();
     throw;
   }
-  // A thread's number is also that of threads to come.
+  // set_num_threads() in a thread also changes the default of future threads, so the caller's
+  // number is restored.
   at::set_num_threads(n_compute_threads);
 }
 
@@ -66,7 +61,7 @@ void ReplicaThreads::await_all() {
 }
 
 void ReplicaThreads::work(std::size_t index, int n_compute_threads) {
-  // The first use would set it otherwise.
+  // The first call initializes the number; a later first call would overwrite the value set below.
   (void)at::get_num_threads();
   at::set_num_threads(n_compute_threads);
   std::uint64_t n_done = 0;

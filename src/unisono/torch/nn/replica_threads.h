@@ -11,8 +11,9 @@
 
 namespace unisono::nn {
 
-/// A thread for each replica of a module, each with its share of the compute threads. They sleep
-/// between passes.
+/// One thread per replica of a module, each with a share of the compute threads. The threads sleep
+/// between passes. Shared by a ReplicaSet and pending backward passes; the destructor joins the
+/// threads.
 class ReplicaThreads {
  public:
   explicit ReplicaThreads(std::size_t n_threads);
@@ -25,11 +26,11 @@ class ReplicaThreads {
 
   [[nodiscard]] std::size_t size() const { return threads_.size(); }
 
-  /// Calls task(i) for i from 0 up to `n_tasks`, on thread i, with the caller's thread-local state
-  /// of LibTorch (gradients on or off, autocast). Returns when all are done.
+  /// Calls task(i) on thread i for i from 0 to n_tasks - 1, with the caller's thread-local state of
+  /// LibTorch (gradient mode, autocast). Returns when all tasks are done.
   ///
-  /// Throws Error with the number of the first replica that failed, and what it says. Not
-  /// thread-safe, and not to be called by a task.
+  /// Throws Error with the number and the message of the first replica that failed. Not
+  /// thread-safe; must not be called by a task.
   void run(std::size_t n_tasks, const std::function<void(std::size_t)>& task);
 
  private:
@@ -40,7 +41,7 @@ class ReplicaThreads {
   [[noreturn]] void explain_failure(std::size_t replica) const;
 
   Mutex mutex_;
-  Condition wake_;  // something to do, or the end
+  Condition wake_;  // signaled for a task, and at the end
   Condition done_;
   const std::function<void(std::size_t)>* task_ UNISONO_GUARDED_BY(mutex_) = nullptr;
   std::uint64_t n_rounds_ UNISONO_GUARDED_BY(mutex_) = 0;

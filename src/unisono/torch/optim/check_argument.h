@@ -7,15 +7,16 @@
 
 namespace unisono::optim {
 
-/// Throws Error(kInvalidArgument), "StepLR: the step size must be positive", unless `is_right`.
+/// Throws Error(kInvalidArgument), such as "StepLR: the step size must be positive", unless
+/// `is_right`.
 inline void check_argument(bool is_right, const std::string& who, const std::string& rule) {
   if (!is_right) {
     throw Error(ErrorCode::kInvalidArgument, who + ": " + rule);
   }
 }
 
-/// Throws Error(kInvalidArgument), "step_lr: step_size is 0; it must be positive", unless
-/// `is_right`. `rule` is "positive".
+/// Throws Error(kInvalidArgument), such as "step_lr: step_size is 0; it must be positive", unless
+/// `is_right`. `rule` is "positive" in this example.
 template <class Value>
 void check_value(bool is_right,
                  const std::string& who,

@@ -1,13 +1,11 @@
 #include "unisono/torch/optim/rebuilt_optimizer.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 #include <c10/core/StorageImpl.h>
@@ -21,21 +19,21 @@ namespace {
 constexpr int kManyInARow = 3;
 constexpr int kMostWindows = 10;
 
-// Weak, not plain pointers: nothing else can come to lie at their addresses.
+// Weak references instead of plain pointers: no new object can reuse the address.
 using WeakTensor = c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl>;
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-// First steps of optimizers of one parameter, with no other step between them.
+// Number of first steps of optimizers of one parameter, without another step in between.
 struct FirstSteps {
   std::optional<WeakTensor> parameter;
   int n = 0;
 };
 
 void warn() {
-  // Ranks may be threads, and each has an optimizer.
+  // Per thread, because ranks may be threads with one optimizer each.
   thread_local bool has_warned = false;
   if (!std::exchange(has_warned, true)) {
-    Logger("optim").warning(
+    base::Logger("optim").warning(
         "each of the last 3 steps was the first of a new optimizer, which has no momentum and no "
         "averages of earlier steps; make the optimizer once, before the loop");
   }
@@ -54,7 +52,7 @@ void note_step(const at::Tensor& parameter, bool is_first) {
   }
 }
 
-/// The operations between two passes, so far as they concern one parameter.
+/// The operations between two passes that concern one parameter.
 class OptimizerWatch::Window {
  public:
   explicit Window(at::Tensor parameter) : parameter_(std::move(parameter)) {}
@@ -72,7 +70,8 @@ class OptimizerWatch::Window {
 
   [[nodiscard]] bool is_open() const { return is_open_; }
 
-  /// An operation begins. Returns whether its result is to be remembered.
+  /// Called at the start of an operation. Returns true if remember() is to be called with the
+  /// result.
   bool see(std::string_view operation, c10::ArrayRef<const c10::IValue> inputs) {
     if (!is_open_ || inputs.empty() || !has_memory(inputs.front())) {
       return false;
@@ -87,7 +86,8 @@ class OptimizerWatch::Window {
                         operation == "aten::full_like" || (is_in_place && takes_copy);
       return false;
     }
-    // SGD's momentum is a copy of the gradient first, or what Nesterov's makes of both.
+    // SGD's momentum starts as a copy of the gradient; with Nesterov momentum, as a sum of gradient
+    // and copy.
     return first.sizes() == parameter_.sizes() &&
            (operation == "aten::clone" || (operation == "aten::add" && takes_copy));
   }
@@ -126,8 +126,8 @@ namespace {
 
 using Window = OptimizerWatch::Window;
 
-// The windows of models whose passes this thread makes, and the callback that looks for them while
-// there are any.
+// The windows of models with passes on this thread, and the callback that serves the windows while
+// the list is not empty.
 struct Windows {
   std::vector<std::weak_ptr<Window>> all;
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
@@ -165,7 +165,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   }
 }
 
-// Not in a backward pass: LibTorch undoes there what is done to a thread's callbacks.
+// Not called in a backward pass: LibTorch restores a thread's callbacks at the end of the pass.
 void update_callback(Windows& windows) {
   std::erase_if(windows.all, [](const std::weak_ptr<Window>& each) { return each.expired(); });
   const bool is_there = windows.callback != at::INVALID_CALLBACK_HANDLE;

@@ -1,12 +1,8 @@
 #include "unisono/torch/optim/weight_average.h"
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include <c10/core/GradMode.h>
 

@@ -9,42 +9,45 @@
 
 namespace unisono::optim {
 
-/// The average of a model's values over its training, as Python's torch.optim.swa_utils has it: it
-/// often generalizes better than the last values. Equal on every rank where the values are. A
-/// tensor that comes twice has one average, which is there twice.
+/// Average of a model's values over the training, like Python's torch.optim.swa_utils; often
+/// generalizes better than the last values. Equal on every rank if the values are. A tensor that is
+/// listed twice has one average, which appears twice in values().
 ///
 ///     auto average = unisono::optim::WeightAverage::exponential(model.parameters());
 ///     ...
 ///       optimizer.step();
 ///       average.update();
 ///     ...
-///     average.swap();  // the model has the averages now
+///     average.swap();  // the model holds the averages now
 ///     evaluate(model);
-///     average.swap();  // and trains on
+///     average.swap();  // training continues
+///
+/// Shares the tensors with the model. Not thread-safe.
 class WeightAverage {
  public:
-  /// EMA: an update takes `decay` of what was and `1 - decay` of what is. The first one copies.
-  /// Throws Error(kInvalidArgument) unless 0 <= decay <= 1.
+  /// EMA: an update sets the average to `decay` times the average plus `1 - decay` times the
+  /// present values. The first update copies the values. Throws Error(kInvalidArgument) unless 0 <=
+  /// decay <= 1.
   [[nodiscard]] static WeightAverage exponential(std::vector<at::Tensor> tensors,
                                                  double decay = 0.999);
 
-  /// SWA: the mean of all updates.
+  /// SWA: the mean of the values at all updates.
   [[nodiscard]] static WeightAverage uniform(std::vector<at::Tensor> tensors);
 
-  /// Takes the tensors' values into the average; those of integers are copied. Throws
+  /// Includes the tensors' present values in the average; integer tensors are copied. Throws
   /// Error(kInvalidArgument) while swapped.
   void update();
 
-  /// Exchanges, in place, the tensors' values with the averages.
+  /// Exchanges the tensors' values with the averages, in place.
   void swap();
 
-  /// The averages, in the order of the tensors: to save, with n_updates().
+  /// The averages, in the order of the tensors. Save them together with n_updates().
   [[nodiscard]] const std::vector<at::Tensor>& values() const { return values_; }
 
   [[nodiscard]] std::int64_t n_updates() const { return n_updates_; }
 
-  /// Goes on with what was saved. Throws Error(kInvalidArgument) while swapped, or unless there is
-  /// a value of the right sizes for each tensor.
+  /// Continues from saved averages. Throws Error(kInvalidArgument) while swapped, or unless
+  /// `values` has a tensor of the right sizes for each tensor.
   void restore(const std::vector<at::Tensor>& values, std::int64_t n_updates);
 
  private:
@@ -54,7 +57,7 @@ class WeightAverage {
 
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> values_;
-  std::vector<std::size_t> places_;  // in both, where a tensor comes first
+  std::vector<std::size_t> places_;  // indices of first occurrences, in both lists
   std::optional<double> decay_;
   std::int64_t n_updates_ = 0;
   bool is_swapped_ = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -19,39 +20,93 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
+#include "unisono/comm/work.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/checkpoint/tensor_state.h"
 #include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/joined_step.h"
-#include "unisono/torch/optim/overlapped_steps.h"
-#include "unisono/torch/optim/parameterwise_optimizer.h"
-#include "unisono/torch/tensor/coalesced_broadcast.h"
+#include "unisono/torch/ddp/join.h"
+#include "unisono/torch/optim/optimizers.h"
+#include "unisono/torch/tensor/collectives.h"
 
 namespace unisono::optim {
 
-/// The rank that steps each parameter of `n_bytes`: the largest first, each goes to the rank that
-/// has the fewest bytes yet. The same on every rank.
+/// Makes the steps of an optimizer that divides the parameters among the ranks while backward
+/// computes. When a bucket is full, the previous bucket is awaited; each rank steps its parameters
+/// in that bucket and starts to send the new values. The rest of backward hides the communication.
+///
+/// Shared by the optimizer and the model's hook. Used on the thread that calls backward(). Every
+/// rank calls the same operations in the order of the buckets. Misuse throws
+/// Error(kInvalidArgument).
+class OverlappedSteps {
+ public:
+  /// Steps these parameters of this rank. Their gradients are complete.
+  using Step = std::function<void(const std::vector<at::Tensor>& parameters)>;
+
+  /// `owners`: the rank that steps each parameter, by the parameter's tensor.
+  OverlappedSteps(std::shared_ptr<ProcessGroup> group,
+                  std::map<const void*, int> owners,
+                  Step step);
+
+  /// The model's communication hook. See CommHook.
+  [[nodiscard]] BucketWork reduce(const GradBucket& bucket);
+
+  /// Implements the optimizer's step(). Throws Error(kInvalidArgument) unless exactly one backward
+  /// pass since the last call has made the step, for all parameters.
+  void end_step();
+
+  /// Called when the optimizer is destroyed. Later passes throw.
+  void stop() { step_ = nullptr; }
+
+ private:
+  // Values of one rank's parameters of a bucket, in flight.
+  struct Sent {
+    int root;
+    std::vector<at::Tensor> parameters;
+    at::Tensor values;
+    Work work;
+  };
+
+  void begin_pass();
+  void finish_bucket();
+  void share(const std::vector<at::Tensor>& parameters, int root, const GradBucket& bucket);
+  void finish_pass();
+
+  std::shared_ptr<ProcessGroup> group_;
+  std::map<const void*, int> owners_;
+  Step step_;
+  std::optional<GradBucket> bucket_;  // bucket in reduction
+  Work work_;
+  std::vector<Sent> sent_;
+  bool is_in_pass_ = false;
+  int n_passes_ = 0;       // passes since the last end_step()
+  std::string unreached_;  // a bucket of the last pass with a parameter that has no gradient
+};
+
+/// Returns the rank that steps each parameter, given the sizes `n_bytes`. Parameters are assigned
+/// in descending order of size, each to the rank with the fewest bytes so far. The result is equal
+/// on all ranks.
 [[nodiscard]] std::vector<int> divide_parameters(std::span<const std::int64_t> n_bytes,
                                                  int world_size);
 
-/// Which ranks step which parameters, and what brings the values to all.
+/// Assignment of parameters to ranks, and the operations that distribute the new values. Owned by a
+/// ZeroRedundancyOptimizer. Not thread-safe. Throws communication errors.
 class ParameterShares {
  public:
-  /// Throws Error(kInvalidArgument) for a null group or no parameters.
+  /// Throws Error(kInvalidArgument) for a null group or an empty list of parameters.
   ParameterShares(std::shared_ptr<ProcessGroup> group,
                   const std::vector<::torch::optim::OptimizerParamGroup>& groups);
 
-  /// The groups with this rank's parameters alone, of which one may have none.
+  /// Returns the groups reduced to this rank's parameters. A group may be empty.
   [[nodiscard]] std::vector<::torch::optim::OptimizerParamGroup> own_groups(
       const std::vector<::torch::optim::OptimizerParamGroup>& groups) const;
 
-  /// note_step() for this rank's parameters, if it has any.
+  /// Calls optim::note_step() for this rank's parameters, if any.
   void note_step(bool is_first) const;
 
-  /// A collective operation: each rank's parameters to all.
+  /// A collective operation. Sends each rank's parameters to all ranks.
   void share_values();
 
-  /// A collective operation: the root's learning rates of the groups to all.
+  /// A collective operation. Sends the root's learning rates of the groups to all ranks.
   void share_rates(std::vector<::torch::optim::OptimizerParamGroup>& groups, int root) const;
 
   /// The rank that steps each parameter, by the parameter's tensor.
@@ -59,7 +114,7 @@ class ParameterShares {
 
   [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
 
-  /// Of a whole state, what belongs to this rank's parameters and to the groups.
+  /// Returns the entries of a whole state that belong to this rank's parameters and to the groups.
   [[nodiscard]] TensorState own_part(const TensorState& state,
                                      const ::torch::nn::Module& module) const;
 
@@ -72,28 +127,35 @@ class ParameterShares {
   std::vector<CoalescedBroadcast> of_ranks_;
 };
 
-/// Divides an optimizer's state between the ranks (Rajbhandari et al., "ZeRO: Memory Optimizations
-/// Toward Training Trillion Parameter Models", 2020, stage 1): each rank keeps the state of its
-/// share of the parameters, steps those, and gets the other ranks' values. The parameters have the
-/// bits that `Inner` on every rank gives them.
+/// Divides an optimizer's state among the ranks (Rajbhandari et al., "ZeRO: Memory Optimizations
+/// Toward Training Trillion Parameter Models", 2020, stage 1): each rank keeps the state of a share
+/// of the parameters, steps these parameters, and receives the other ranks' values. The parameters
+/// have the same bits as with `Inner` on every rank.
 ///
 ///     unisono::DistributedDataParallel model(Net(), group);
 ///     unisono::optim::ZeroRedundancyOptimizer<torch::optim::Adam> optimizer(
 ///         group, model.parameters(), torch::optim::AdamOptions(1e-3));
 ///
-/// `Inner`: any optimizer of LibTorch's or of unisono::optim whose steps of one parameter need no
-/// other (so not LBFGS). Shares are whole parameters. Learning rates are set as of any optimizer,
-/// on this object; options of groups are those of param_groups().
+/// `Inner`: any optimizer of LibTorch or unisono::optim with steps that treat each parameter
+/// separately (so not LBFGS). Shares consist of whole parameters. Set learning rates on this
+/// object, as for any optimizer; the options of groups come from param_groups().
 ///
-/// A step is a collective operation that sends the values of all parameters once. Under join() it
-/// needs join_with(). With overlap_with() backward makes it.
+/// Owner and lifetime: owned by the caller; holds the group. The destructor detaches the object
+/// from a model of overlap_with() or join_with().
+///
+/// Threads: not thread-safe, like LibTorch's optimizers.
+///
+/// Errors: a step is a collective operation that sends the values of all parameters once, and
+/// throws the errors of that operation. Under join() a step needs join_with(). With overlap_with(),
+/// backward makes the step.
 template <class Inner>
 class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
   static_assert(!std::is_same_v<Inner, ::torch::optim::LBFGS>,
                 "LBFGS steps all parameters together, so its state can't be divided");
 
  public:
-  /// A local call; parameters and groups are the same on every rank. Throws as distinct_groups().
+  /// A local call. Parameters and groups are equal on every rank. Throws the errors of
+  /// distinct_groups().
   template <class Options>
   ZeroRedundancyOptimizer(std::shared_ptr<ProcessGroup> group,
                           const std::vector<::torch::optim::OptimizerParamGroup>& groups,
@@ -122,19 +184,18 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
   ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) = delete;
   ZeroRedundancyOptimizer& operator=(ZeroRedundancyOptimizer&&) = delete;
 
-  /// From now on the backward passes of `model`, a DistributedDataParallel of the same group whose
-  /// parameters these are, make the steps: each rank steps a parameter when its bucket is averaged,
-  /// and sends the values while backward computes the rest. Before the first backward pass, on
-  /// every rank. step() then makes none: it checks that one synchronized backward pass has. The
-  /// parameters have the same bits.
+  /// Lets the backward passes of `model` make the steps. `model` is a DistributedDataParallel of
+  /// the same group with these parameters. Each rank steps a parameter when the parameter's bucket
+  /// is averaged, and sends the values while backward computes the rest. Call before the first
+  /// backward pass, on every rank. step() then only checks that exactly one synchronized backward
+  /// pass has made the step. The parameters have the same bits as without overlap.
   ///
-  /// Gradients can't be changed between backward() and step() (clipping, GradScaler), each pass
-  /// must reach all parameters, and a backward pass that throws leaves a step half made, after
-  /// which the next one refuses to go on. Learning rates are those that this object has in
-  /// backward().
+  /// Gradients cannot be changed between backward() and step() (clipping, GradScaler), and each
+  /// pass must reach all parameters. A backward pass that throws leaves the step incomplete; the
+  /// next pass is refused then. The learning rates are read from this object during backward().
   ///
-  /// Throws RefusedCall when the model has a communication hook, or has made a pass;
-  /// Error(kInvalidArgument) for a second call. join() of the model is refused then.
+  /// Throws RefusedCall if the model has a communication hook or has made a pass, and
+  /// Error(kInvalidArgument) for a second call. join() of the model is refused afterwards.
   template <class Model>
   void overlap_with(Model& model) {
     refuse_second("overlap_with()");
@@ -150,12 +211,12 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     model.tie(joined_);
   }
 
-  /// From now on step() may be called under join() of `model`, a DistributedDataParallel of the
-  /// same group whose parameters these are: ranks that are done step their share, too, at the
-  /// learning rates of one that is not. A local call, on every rank.
+  /// Allows step() under join() of `model`, a DistributedDataParallel of the same group with these
+  /// parameters. Finished ranks step their share as well, at the learning rates of a rank that has
+  /// batches. A local call, on every rank.
   ///
-  /// Throws RefusedCall where the model's gradients may be sparse, or another optimizer is tied to
-  /// it; Error(kInvalidArgument) for a second call, or one beside overlap_with().
+  /// Throws RefusedCall if the model may have sparse gradients or another optimizer is tied to the
+  /// model, and Error(kInvalidArgument) for a second call or after overlap_with().
   template <class Model>
   void join_with(Model& model) {
     refuse_second("join_with()");
@@ -178,7 +239,8 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     return loss;
   }
 
-  /// The options of the groups, which all ranks have alike: for parts_to_save()'s `common`.
+  /// Returns the options of the groups, which are equal on all ranks: for parts_to_save()'s
+  /// `common`.
   [[nodiscard]] TensorState common_state(const ::torch::nn::Module& module) {
     take_options();
     TensorState common;
@@ -186,15 +248,15 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     return common;
   }
 
-  /// The state of this rank's parameters, under their names: for parts_to_save()'s `own`.
+  /// Returns the state of this rank's parameters, under their names: for parts_to_save()'s `own`.
   [[nodiscard]] TensorState own_state(const ::torch::nn::Module& module) const {
     TensorState own;
     add_state(own, "state.", state_below(optimizer_state(inner_, module), "state."));
     return own;
   }
 
-  /// Goes on from the common and own states of all ranks, of however many, or from
-  /// optimizer_state() of a plain `Inner`. Throws as load_optimizer_state().
+  /// Continues from the common and own states of all ranks, saved by any number of ranks, or from
+  /// optimizer_state() of a plain `Inner`. Throws the errors of load_optimizer_state().
   void load_state(const ::torch::nn::Module& module, const TensorState& state) {
     load_optimizer_state(inner_, module, shares_.own_part(state, module));
     for (std::size_t i = 0; i < param_groups().size(); ++i) {
@@ -202,7 +264,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     }
   }
 
-  /// This rank's part of the optimizer.
+  /// The optimizer of this rank's share.
   [[nodiscard]] const Inner& inner() const { return inner_; }
 
  private:
@@ -225,7 +287,7 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     }
   }
 
-  // Under join() `root` is a rank that is not done.
+  // Under join(), `root` is a rank that has batches.
   void step_together(std::optional<int> root) {
     if (root) {
       shares_.share_rates(param_groups(), *root);
@@ -236,7 +298,8 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     shares_.share_values();
   }
 
-  // Inner steps what its groups hold, so for a while they hold no more.
+  // Inner steps all parameters of its groups, so the groups are reduced to `parameters` during the
+  // step.
   void step_some(const std::vector<at::Tensor>& parameters) {
     take_options();
     note_step();
@@ -255,12 +318,12 @@ class ZeroRedundancyOptimizer : public ::torch::optim::Optimizer {
     }
   }
 
-  // Inner's state does not tell: some keep none.
+  // Inner's state alone does not reveal the first step, because some optimizers keep no state.
   void note_step() {
     shares_.note_step(!std::exchange(has_stepped_, true) && inner_.state().empty());
   }
 
-  // A scheduler may have set this object's.
+  // A scheduler may have changed the options of this object.
   void take_options() {
     for (std::size_t i = 0; i < param_groups().size(); ++i) {
       inner_.param_groups()[i].set_options(param_groups()[i].options().clone());

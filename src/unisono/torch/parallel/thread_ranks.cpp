@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,13 +11,12 @@
 #include "unisono/base/error.h"
 #include "unisono/base/error_text.h"
 #include "unisono/base/mutex.h"
-#include "unisono/comm/process_group.h"
 #include "unisono/store/hash_store.h"
 
 namespace unisono::parallel {
 namespace {
 
-// The first of several threads' errors: those that follow come of it.
+// The first error of several threads. Later errors are consequences of the first.
 class FirstError {
  public:
   void set(std::exception_ptr error) UNISONO_EXCLUDES(mutex_) {
@@ -66,10 +63,15 @@ void run_in_threads(int n_ranks,
         if (group != nullptr) {
           group->abort(error_text(error));
         }
+      } catch (...) {
+        first.set(std::current_exception());
+        if (group != nullptr) {
+          group->abort("the rank's function threw an object that is no std::exception");
+        }
       }
     });
   }
-  threads.clear();  // Joins them.
+  threads.clear();  // Joins the threads.
   first.rethrow();
 }
 

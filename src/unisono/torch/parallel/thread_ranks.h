@@ -7,10 +7,11 @@
 
 namespace unisono::parallel {
 
-/// Runs `body` as each of `n_ranks` ranks of a new group that are threads of this process, and
-/// waits for all: so a pipeline's program runs in one process. The compute threads are dealt out.
+/// Runs `body` as each of `n_ranks` ranks of a new group, with the ranks as threads of this
+/// process, and waits for all. A pipeline's program can thus run in one process. The compute
+/// threads are divided among the ranks.
 ///
-/// Throws what the first rank threw that did; the others' group is closed then.
+/// If a rank throws, the rank's group is aborted, and the function throws the first exception.
 void run_in_threads(int n_ranks,
                     const std::function<void(const std::shared_ptr<ProcessGroup>& group)>& body);
 

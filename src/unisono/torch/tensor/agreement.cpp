@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/bytes.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
 #include "unisono/torch/tensor/hash.h"
 
 namespace unisono {
@@ -40,7 +34,7 @@ std::vector<Property> deserialize(std::span<const std::byte> bytes) {
     std::optional<std::string> what = reader.get_string(bytes.size());
     std::optional<std::string> value = reader.get_string(bytes.size());
     if (!what || !value) {
-      throw Error(ErrorCode::kCorruptData, "comparison of ranks: a rank sent bytes of no meaning");
+      throw Error(ErrorCode::kCorruptData, "comparison of ranks: a rank sent malformed data");
     }
     properties.push_back({.what = std::move(*what), .value = std::move(*value)});
   }
@@ -54,7 +48,7 @@ std::string quote(const Property& property) {
 bool is_equal_everywhere(ProcessGroup& group,
                          std::uint64_t value,
                          std::optional<std::chrono::milliseconds> timeout) {
-  // The least complement belongs to the greatest value.
+  // The minimum of the complements is the complement of the maximum.
   std::array<std::uint64_t, 2> extremes{value, ~value};
   group.all_reduce(as_buffer(std::span<std::uint64_t>(extremes)),
                    {.op = kMin, .timeout = timeout, .label = kLabel});
@@ -115,7 +109,7 @@ void check_agreement(ProcessGroup& group,
   }
   const std::vector<Property> first = receive_properties(group, 0, mine, timeout);
   std::optional<std::string> difference;
-  // Every rank takes part in every broadcast, also after the first difference.
+  // Every rank takes part in every broadcast, even after the first difference.
   for (int rank = 1; rank < group.world_size(); ++rank) {
     const std::vector<Property> other = receive_properties(group, rank, mine, timeout);
     if (!difference) {

@@ -1,8 +1,5 @@
 #include "unisono/torch/tensor/agreement.h"
 
-#include <optional>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,10 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {

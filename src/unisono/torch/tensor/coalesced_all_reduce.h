@@ -9,7 +9,8 @@
 
 namespace unisono {
 
-/// all_reduce() of several dense tensors of one type, in place, as one operation. Not of none.
+/// all_reduce() of several dense tensors of the same type, in place, as a single operation.
+/// `tensors` must not be empty.
 void coalesced_all_reduce(ProcessGroup& group,
                           const std::vector<at::Tensor>& tensors,
                           const AllReduceOptions& options);

@@ -1,10 +1,6 @@
 #include "unisono/torch/tensor/hash.h"
 
-#include <cstddef>
-#include <cstdint>
 #include <set>
-#include <span>
-#include <vector>
 
 #include <gtest/gtest.h>
 

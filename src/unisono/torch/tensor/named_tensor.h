@@ -13,11 +13,11 @@ namespace unisono {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
-  /// Further names that the module has for the same tensor.
+  /// Other names of the tensor in the module.
   std::vector<std::string> aliases = {};
 };
 
-/// The tensors without their names.
+/// Returns the tensors without their names.
 [[nodiscard]] inline std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named) {
   std::vector<at::Tensor> tensors;
   tensors.reserve(named.size());
@@ -27,16 +27,16 @@ struct NamedTensor {
   return tensors;
 }
 
-/// All names of the tensor, the first one first.
+/// Returns all names of the tensor; `name` comes first.
 [[nodiscard]] inline std::vector<std::string> names_of(const NamedTensor& named) {
   std::vector<std::string> names{named.name};
   names.insert(names.end(), named.aliases.begin(), named.aliases.end());
   return names;
 }
 
-/// Appends the items of a dictionary of LibTorch (named_parameters(), named_buffers()), which has a
-/// tensor of several names once for each: here it is there once, with the other names as aliases.
-/// `prefix` stands before the names. Undefined tensors are left out.
+/// Appends the items of a LibTorch dictionary (named_parameters(), named_buffers()). Such a
+/// dictionary lists a tensor once for each of its names; `into` receives the tensor once, with the
+/// other names as aliases. `prefix` is put before the names. Undefined tensors are skipped.
 template <class Items>
 void append_distinct(const Items& items,
                      const std::string& prefix,
@@ -58,7 +58,7 @@ void append_distinct(const Items& items,
   }
 }
 
-/// The same as a new list.
+/// Returns the items of a LibTorch dictionary as append_distinct() appends them.
 template <class Items>
 [[nodiscard]] std::vector<NamedTensor> distinct_tensors(const Items& items) {
   std::vector<NamedTensor> named;
@@ -66,8 +66,8 @@ template <class Items>
   return named;
 }
 
-/// The tensors in their order, each once. A module's parameters() have a tensor of several names
-/// once for each name, and an optimizer needs the tensor once. Undefined tensors all stay.
+/// Returns the tensors in order, each once. A module's parameters() lists a tensor once for each of
+/// its names, but an optimizer needs the tensor once. All undefined tensors are kept.
 [[nodiscard]] inline std::vector<at::Tensor> distinct_tensors(
     const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> distinct;

@@ -9,7 +9,7 @@
 
 namespace unisono {
 
-/// What autograd can save of a process group, for a backward that communicates.
+/// A process group in a form that autograd can save, for a backward pass that communicates.
 struct SavedGroup : ::torch::CustomClassHolder {
   explicit SavedGroup(std::shared_ptr<ProcessGroup> to_save) : group(std::move(to_save)) {}
 

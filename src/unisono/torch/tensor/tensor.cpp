@@ -3,23 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <sstream>
-#include <string>
 #include <utility>
-#include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 
-#include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
-#include "unisono/comm/work.h"
-#include "unisono/torch/tensor/random_turn.h"
+#include "unisono/torch/tensor/random_state.h"
 
 namespace unisono {
 namespace {
@@ -55,7 +48,7 @@ std::optional<DType> find_dtype(at::ScalarType type) {
   return std::nullopt;
 }
 
-// A type of the same width, so that counts of elements hold.
+// Returns a type of the same width, so that counts of elements stay valid.
 DType payload_dtype_of(at::ScalarType type) {
   if (const std::optional<DType> known = find_dtype(type)) {
     return *known;
@@ -110,7 +103,7 @@ DType dtype_of(at::ScalarType type) {
   if (const std::optional<DType> known = find_dtype(type)) {
     return *known;
   }
-  reject(std::string("operations compute nothing with tensors of type ") + c10::toString(type) +
+  reject(std::string("operations do not support tensors of type ") + c10::toString(type) +
          "; convert them with .to(dtype)");
 }
 
@@ -234,6 +227,21 @@ at::Tensor allocate_tensor(ProcessGroup& group, at::IntArrayRef sizes, at::Scala
     count *= size;
   }
   return as_tensor(group.allocate(count, dtype_of(type)), 0, sizes, contiguous_strides(sizes));
+}
+
+BatchTensors as_tensors(data::Batch batch) {
+  std::vector<std::int64_t> sizes{batch.size()};
+  sizes.insert(sizes.end(), batch.sample_shape().begin(), batch.sample_shape().end());
+  // Both tensors share ownership of the batch.
+  const auto shared = std::make_shared<data::Batch>(std::move(batch));
+  const Buffer samples{.data = shared->bytes().data(), .dtype = shared->dtype(), .owner = shared};
+  const Buffer labels{.data = shared->labels().data(), .dtype = DType::kInt64, .owner = shared};
+  BatchTensors tensors{.samples = as_tensor(samples, 0, sizes, contiguous_strides(sizes)),
+                       .labels = as_tensor(labels, 0, {shared->size()}, {1})};
+  if (shared->pin_memory() && at::hasCUDA()) {
+    return {.samples = tensors.samples.pin_memory(), .labels = tensors.labels.pin_memory()};
+  }
+  return tensors;
 }
 
 }  // namespace unisono

@@ -7,44 +7,47 @@
 #include <ATen/core/Tensor.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
+#include "unisono/data/batch.h"
 
 namespace unisono {
 
-/// The element type of tensors of `type`. Throws Error(kInvalidArgument) for types that no
-/// operation computes with (quantized, 8-bit floats, ...).
+/// Returns the element type of tensors of `type`. Throws Error(kInvalidArgument) for types that
+/// operations cannot compute with (quantized, 8-bit floats, ...).
 [[nodiscard]] DType dtype_of(at::ScalarType type);
 
+/// Returns the element type of LibTorch for `dtype`.
 [[nodiscard]] at::ScalarType scalar_type_of(DType dtype);
 
-/// Type and sizes as in messages: "f32[64, 1, 28, 28]".
+/// Returns type and sizes for messages: "f32[64, 1, 28, 28]".
 [[nodiscard]] std::string describe(const at::Tensor& tensor);
 
-/// A buffer over the tensor's memory, which it keeps alive.
+/// Returns a buffer over the tensor's memory. The buffer keeps the memory alive.
 ///
-/// Throws Error(kInvalidArgument), with what to do, unless the tensor is dense, contiguous and in
-/// CPU memory.
+/// Throws Error(kInvalidArgument), with a remedy, unless the tensor is dense, contiguous and in CPU
+/// memory.
 [[nodiscard]] Buffer as_buffer(const at::Tensor& tensor);
 
-/// As as_buffer(), for what `operation` computes with: its name begins the errors.
+/// Like as_buffer(), for tensors that `operation` computes with. Errors begin with the name of the
+/// operation.
 [[nodiscard]] Buffer as_operand(const at::Tensor& tensor, const char* operation);
 
-/// As as_buffer(), for operations that move elements and compute nothing: of every type of
-/// LibTorch. Elements of a type that dtype_of() refuses are taken for bytes, or for numbers of
-/// their width.
+/// Like as_buffer(), for operations that move elements without computing; accepts every type of
+/// LibTorch. Elements of a type that dtype_of() refuses are treated as bytes, or as numbers of the
+/// same width.
 [[nodiscard]] Buffer as_payload(const at::Tensor& tensor);
 
-/// Tells autograd that an operation has written, or is about to write, past its back: so it can see
-/// that a saved tensor changed.
+/// Increases the tensor's version counter. Called when an operation writes, or is about to write,
+/// outside of autograd's control, so that autograd detects changes of saved tensors.
 void bump_version(const at::Tensor& written);
 
-// ProcessGroup's operations on tensors. Each says what it does to the tensor's elements; the
-// gradient does not flow through it. The Work of an asynchronous one keeps the tensors alive. Those
-// that wait give the thread's RandomTurn away meanwhile.
+// ProcessGroup's operations on the elements of tensors. No gradient flows through. The Work of an
+// asynchronous operation keeps the tensors alive. Blocking operations release the thread's
+// RandomTurn while they wait.
 
+/// As ProcessGroup::all_reduce(), with the elements of tensors.
 void all_reduce(ProcessGroup& group,
                 const at::Tensor& in_out,
                 const AllReduceOptions& options = {});
@@ -60,27 +63,39 @@ Work all_reduce_async(ProcessGroup& group,
                       const at::Tensor& out,
                       const AllReduceOptions& options = {});
 
+/// As ProcessGroup::broadcast(), with the elements of a tensor.
 void broadcast(ProcessGroup& group, const at::Tensor& tensor, const BroadcastOptions& options = {});
 Work broadcast_async(ProcessGroup& group,
                      const at::Tensor& tensor,
                      const BroadcastOptions& options = {});
 
-/// A zeroed, contiguous tensor in memory that the node's ranks share: operations on it, and on
-/// contiguous parts of it, copy nothing. A local call.
+/// Returns a zeroed, contiguous tensor in memory that the node's ranks share: operations on the
+/// tensor, and on contiguous parts of the tensor, avoid copies. A local call.
 ///
-/// Throws Error(kInvalidArgument) when the arena (UNISONO_ARENA_BYTES) has no room for it.
+/// Throws Error(kInvalidArgument) if the arena (UNISONO_ARENA_BYTES) has no room for the tensor.
 [[nodiscard]] at::Tensor allocate_tensor(ProcessGroup& group,
                                          at::IntArrayRef sizes,
                                          at::ScalarType type = at::kFloat);
 
-/// Strides of a contiguous tensor of these sizes.
+/// Returns the strides of a contiguous tensor of these sizes.
 [[nodiscard]] std::vector<std::int64_t> contiguous_strides(at::IntArrayRef sizes);
 
-/// A tensor of `sizes` and `strides` over part of a buffer, from `offset` elements on; it shares
-/// the buffer's ownership of the memory, and is no view of another tensor.
+/// Returns a tensor of `sizes` and `strides` over part of a buffer, starting at element `offset`.
+/// The tensor shares the buffer's ownership of the memory and is not a view of another tensor.
 [[nodiscard]] at::Tensor as_tensor(const Buffer& buffer,
                                    std::int64_t offset,
                                    at::IntArrayRef sizes,
                                    at::IntArrayRef strides);
+
+/// Tensors of a batch.
+struct BatchTensors {
+  at::Tensor samples;  ///< [batch size, shape of a sample...].
+  at::Tensor labels;   ///< [batch size], int64.
+};
+
+/// Returns a loader's batch as tensors over the batch's memory, without a copy. The memory returns
+/// to the loader when both tensors are destroyed. If the loader's options have pin_memory and there
+/// is an accelerator, the tensors are copies in page-locked memory.
+[[nodiscard]] BatchTensors as_tensors(data::Batch batch);
 
 }  // namespace unisono

@@ -1,5 +1,6 @@
 #include "unisono/transport/shm/arena.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -8,21 +9,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
+#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 
 namespace unisono::shm {
 namespace {
 
 constexpr auto kSpan = static_cast<std::size_t>(kPlacesBytes);
 
-// How far behind `address` the next arena is to begin.
+// Returns the distance from `address` to the place of the next arena.
 std::size_t distance_to_next_place(const void* address) {
   static std::atomic<std::size_t> n_arenas = 0;
   const std::size_t place =
@@ -37,7 +35,7 @@ Error mapping_failed(std::int64_t n_bytes, int error_number) {
       error_number);
 }
 
-// Of address space, at its own place.
+// Reserves address space at a separate place (see kPlacesBytes).
 std::byte* reserve(std::int64_t n_bytes) {
   const auto n_needed = static_cast<std::size_t>(n_bytes);
   void* const reserved = ::mmap(
@@ -89,14 +87,14 @@ Arena Arena::create(std::int64_t n_bytes) {
 Arena Arena::map(Fd memory, std::int64_t n_bytes) {
   struct stat status{};
   if (::fstat(memory.get(), &status) != 0) {
-    throw system_error("looking at a peer's shared memory", errno);
+    throw system_error("getting the size of a peer's shared memory", errno);
   }
-  // Reading behind the end of the file would be a bus error later.
+  // Access behind the end of the file would raise SIGBUS later.
   if (n_bytes <= 0 || status.st_size != n_bytes) {
-    throw Error(
-        ErrorCode::kCorruptData,
-        fmt::format(
-            "a peer's shared memory has {} bytes where it said {}", status.st_size, n_bytes));
+    throw Error(ErrorCode::kCorruptData,
+                fmt::format("a peer's shared memory has {} bytes where {} were announced",
+                            status.st_size,
+                            n_bytes));
   }
   const auto mapping = std::make_shared<const Mapping>(std::move(memory), n_bytes);
   return {mapping, mapping->data, n_bytes};
@@ -140,6 +138,67 @@ std::int64_t default_arena_bytes() {
   const std::int64_t n_bytes =
       static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   return (n_bytes + kGiB - 1) / kGiB * kGiB;
+}
+
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+
+std::int64_t round_up(std::int64_t n_bytes) {
+  return std::max((n_bytes + kPage - 1) / kPage * kPage, kPage);
+}
+
+}  // namespace
+
+Heap::Heap(const Arena& arena) : arena_(arena), gaps_{{0, arena.n_bytes()}} {}
+
+std::optional<std::int64_t> Heap::try_allocate(std::int64_t n_bytes) {
+  if (n_bytes > arena_.n_bytes()) {
+    return std::nullopt;
+  }
+  const std::int64_t size = round_up(n_bytes);
+  const MutexLock lock(mutex_);
+  const auto gap = std::find_if(
+      gaps_.begin(), gaps_.end(), [&](const auto& entry) { return entry.second >= size; });
+  if (gap == gaps_.end()) {
+    return std::nullopt;
+  }
+  const auto [offset, gap_size] = *gap;
+  gaps_.erase(gap);
+  if (gap_size > size) {
+    gaps_[offset + size] = gap_size - size;
+  }
+  parts_[offset] = size;
+  return offset;
+}
+
+void Heap::free(std::int64_t offset) {
+  std::int64_t size = 0;
+  {
+    const MutexLock lock(mutex_);
+    const auto part = parts_.find(offset);
+    UNISONO_CHECK(part != parts_.end(), "shared memory is freed that was not allocated");
+    size = part->second;
+    parts_.erase(part);
+  }
+  const int punched = ::fallocate(
+      arena_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, arena_.file_offset() + offset, size);
+  if (punched != 0) {
+    std::memset(arena_.data() + offset, 0, static_cast<std::size_t>(size));
+  }
+  const MutexLock lock(mutex_);
+  auto gap = gaps_.emplace(offset, size).first;
+  if (const auto next = std::next(gap); next != gaps_.end() && offset + size == next->first) {
+    gap->second += next->second;
+    gaps_.erase(next);
+  }
+  if (gap != gaps_.begin()) {
+    const auto previous = std::prev(gap);
+    if (previous->first + previous->second == gap->first) {
+      previous->second += gap->second;
+      gaps_.erase(gap);
+    }
+  }
 }
 
 }  // namespace unisono::shm

@@ -3,11 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -17,8 +14,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/transport/shm/heap.h"
 #include "unisono/transport/shm/testing/page_advice.h"
 
 namespace unisono::shm {
@@ -36,8 +31,8 @@ TEST(Arena, AMappedCopySeesWhatTheOwnerWrites) {
   EXPECT_STREQ(reinterpret_cast<const char*>(peers.data() + 100), "hello");
 }
 
-// Of address bits 12 to 27, by which a CPU may find lines in its first cache; below 21 those of a
-// huge page.
+// The address bits 12 to 27 may select lines of the CPU's first-level cache. The bits below 21 are
+// within a huge page.
 TEST(Arena, EachBeginsAtAHugePageOfItsOwn) {
   constexpr std::uintptr_t kHugePage = 2 * kMiB;
   constexpr std::uintptr_t kSpan = 256 * kMiB;

@@ -3,14 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,16 +21,54 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/mutex.h"
-#include "unisono/base/spin.h"
-#include "unisono/transport/shm/asymmetric_fence.h"
-#include "unisono/transport/shm/seqlock_text.h"
-#include "unisono/transport/wait_monitor.h"
-#include "unisono/transport/waiter.h"
+#include "unisono/base/text.h"
+#include "unisono/base/thread.h"
+#include "unisono/transport/shm/doorbell.h"
+#include "unisono/transport/wait.h"
 
 namespace unisono::shm {
+
+void SeqlockText::write(std::uint64_t number, std::string_view text) {
+  text = utf8_prefix(text, kMaxBytes);
+  std::array<std::uint64_t, kWords> words{};
+  std::memcpy(words.data(), text.data(), text.size());
+  const std::uint64_t version = version_.load(std::memory_order_relaxed);
+  version_.store(version + 1, std::memory_order_release);
+  number_.store(number, std::memory_order_release);
+  n_bytes_.store(text.size(), std::memory_order_release);
+  for (std::size_t i = 0; i < kWords; ++i) {
+    words_[i].store(words[i], std::memory_order_release);
+  }
+  version_.store(version + 2, std::memory_order_release);
+}
+
+std::optional<SeqlockText::Content> SeqlockText::read() const {
+  constexpr int kTries = 100;
+  for (int n = 0; n < kTries; ++n) {
+    const std::uint64_t version = version_.load(std::memory_order_acquire);
+    if (version == 0) {
+      return std::nullopt;
+    }
+    const std::uint64_t number = number_.load(std::memory_order_acquire);
+    // Another process wrote the value, so the value is not trusted.
+    const std::size_t n_bytes =
+        std::min<std::size_t>(n_bytes_.load(std::memory_order_acquire), kMaxBytes);
+    std::array<std::uint64_t, kWords> words{};
+    for (std::size_t i = 0; i < kWords; ++i) {
+      words[i] = words_[i].load(std::memory_order_acquire);
+    }
+    if (version % 2 == 0 && version_.load(std::memory_order_acquire) == version) {
+      return Content{.number = number,
+                     .text = {reinterpret_cast<const char*>(words.data()), n_bytes}};
+    }
+  }
+  return std::nullopt;
+}
+
 namespace {
 
-// Between looks of a rank whose peers may not have heard that it sleeps.
+// Poll interval of a sleeping rank after a failed heavy fence: peers may have missed the sleep
+// flag.
 constexpr std::chrono::milliseconds kUnheardSleep{1};
 
 bool shows_header(const ControlBlockMemory& control_block, std::uint64_t sequence) {
@@ -69,7 +110,7 @@ void ControlBlock::wait_for_all(HasArrived has_arrived,
                                 transport::WaitMonitor& wait_monitor) {
   using transport::Look;
   std::size_t next = 0;
-  // Its own line is on the way to the peers: it does not look at it.
+  // The rank's own cache line is in transit to the peers, so the rank does not read it.
   const auto look = [&] {
     while (next < members_.size() &&
            (next == self() || has_arrived(*members_[next].control_block))) {
@@ -95,7 +136,7 @@ void ControlBlock::wait_for_all(HasArrived has_arrived,
       wait_monitor.note_progress();
       return Look::kDone;
     }
-    // A failure that comes after this look rings the doorbell.
+    // A failure that is set after this check rings the doorbell.
     wait_monitor.check(late_ranks);
     const Deadline next_look = is_heard ? Deadline::never() : Deadline::after(kUnheardSleep);
     doorbell.sleep(rings, earlier(wait_monitor.next_check(), next_look));
@@ -142,7 +183,7 @@ void ControlBlock::sync(transport::WaitMode mode, transport::WaitMonitor& wait_m
   const std::uint64_t stage = ++stage_;
   members_[self()].control_block->stage.store(stage, std::memory_order_release);
   ring_peers();
-  // What was read of the peers' memory was read before this looks whether they gave up.
+  // Reads of the peers' memory come before the loads of gave_up_at below.
   std::atomic_thread_fence(std::memory_order_acquire);
   wait_for_all(
       [stage](const ControlBlockMemory& control_block) {
@@ -159,7 +200,7 @@ void ControlBlock::sync(transport::WaitMode mode, transport::WaitMonitor& wait_m
 
 void ControlBlock::give_up() {
   members_[self()].control_block->gave_up_at.store(passed_stage_ + 1, std::memory_order_relaxed);
-  // Before anything that the caller writes from now on.
+  // Orders the store before all later writes of the caller.
   std::atomic_thread_fence(std::memory_order_release);
 }
 
@@ -174,7 +215,7 @@ void ControlBlock::note_waits(std::string_view text) {
 void ControlBlock::write(SeqlockText ControlBlockMemory::* note,
                          std::uint64_t number,
                          std::string_view text) {
-  // Before the lock: another thread may have held it when the process forked.
+  // Checked before the lock is taken: another thread may have held it when the process forked.
   if (::getpid() != pid_) {
     return;
   }
@@ -187,7 +228,7 @@ void ControlBlock::write(SeqlockText ControlBlockMemory::* note,
 transport::RankProgress ControlBlock::rank_progress(int local_rank) const {
   const ControlBlockMemory& control_block = *member(local_rank).control_block;
   transport::RankProgress rank_progress;
-  // A rank in the middle of things changes its headers while they are read.
+  // A running rank changes headers during the read, so the read is repeated.
   constexpr int kTries = 100;
   for (int n = 0; n < kTries; ++n) {
     const bool is_second = control_block.headers[1].sequence.load(std::memory_order_acquire) >
@@ -198,7 +239,7 @@ transport::RankProgress ControlBlock::rank_progress(int local_rank) const {
     rank_progress.descriptor = newest.descriptor();
     rank_progress.has_finished =
         control_block.finished.load(std::memory_order_relaxed) == rank_progress.sequence;
-    // A header is filled in anew only after the other one was shown.
+    // A header is reused only after the other header was published.
     if (other.sequence.load(std::memory_order_relaxed) <= rank_progress.sequence) {
       break;
     }
@@ -213,7 +254,7 @@ transport::RankProgress ControlBlock::rank_progress(int local_rank) const {
   return rank_progress;
 }
 
-// Once all have left, the control block may be something else.
+// After all ranks have left, the memory of the control block may be reused.
 std::optional<transport::RankProgress> ControlBlock::own_progress() const {
   const MutexLock lock(mutex_);
   if (has_left_) {
@@ -235,7 +276,7 @@ void ControlBlock::announce_leave() const {
   }
 }
 
-// Once all have left, a peer's part may be something else.
+// After all ranks have left, the memory of a peer's section may be reused.
 bool ControlBlock::is_leaving(int local_rank) const {
   const MutexLock lock(mutex_);
   return has_left_ ||
@@ -250,12 +291,12 @@ bool ControlBlock::do_all_read_peers() const {
 
 void ControlBlock::leave() {
   {
-    // Once all have left, this rank's own part may be another control block's.
+    // After all ranks have left, this rank's section may be part of another control block.
     const MutexLock lock(mutex_);
     has_left_ = true;
   }
   for (const MappedMember& peer : members_) {
-    // Release: what this rank read there, it has read.
+    // Release: this rank's reads of the section come before.
     peer.control_block->n_left.fetch_add(1, std::memory_order_release);
   }
 }
@@ -268,13 +309,62 @@ bool ControlBlock::have_all_left(const Arena& arena,
   return control_block->n_left.load(std::memory_order_acquire) == local_world_size;
 }
 
-// After a store that they wait for.
+// Wakes peers that may sleep on the word just stored.
 void ControlBlock::ring_peers() const {
   asymmetric_fence_light();
   for (std::size_t peer = 0; peer < members_.size(); ++peer) {
     if (peer != self()) {
       members_[peer].control_block->doorbell.ring();
     }
+  }
+}
+
+namespace {
+
+// Small enough that the lines are still in the L1 cache when they are handed back.
+constexpr std::size_t kBlock = 4096;
+
+bool is_worth_it() noexcept {
+#if defined(__x86_64__)
+  static const bool is_amd = __builtin_cpu_is("amd") != 0;
+  return is_amd;
+#else
+  return false;
+#endif
+}
+
+void write_as_it_is(volatile std::byte& byte) noexcept {
+  const std::byte value = byte;
+  byte = value;
+}
+
+void write_as_they_are(std::byte* bytes, std::size_t n_bytes) noexcept {
+  for (std::size_t at = 0; at < n_bytes; at += kCacheLine) {
+    write_as_it_is(bytes[at]);
+  }
+  if (n_bytes > 0) {
+    // Touches one more line if the bytes begin in the middle of a line.
+    write_as_it_is(bytes[n_bytes - 1]);
+  }
+}
+
+}  // namespace
+
+void hand_back(std::byte* bytes, std::size_t n_bytes) noexcept {
+  if (is_worth_it()) {
+    write_as_they_are(bytes, n_bytes);
+  }
+}
+
+void take_over(std::byte* to, std::byte* from, std::size_t n_bytes) noexcept {
+  if (!is_worth_it()) {
+    std::copy_n(from, n_bytes, to);
+    return;
+  }
+  for (std::size_t at = 0; at < n_bytes; at += kBlock) {
+    const std::size_t n = std::min(kBlock, n_bytes - at);
+    std::copy_n(from + at, n, to + at);
+    write_as_they_are(from + at, n);
   }
 }
 

@@ -10,82 +10,115 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "unisono/base/mutex.h"
-#include "unisono/base/spin.h"
+#include "unisono/base/thread.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/doorbell.h"
-#include "unisono/transport/shm/seqlock_text.h"
-#include "unisono/transport/wait_monitor.h"
-#include "unisono/transport/waiter.h"
+#include "unisono/transport/wait.h"
 
 namespace unisono::shm {
 
-inline constexpr std::size_t kCacheLine = 64;
+/// A text with a number in shared memory, protected by a seqlock. A rank writes the text any number
+/// of times; peers read at any time. Zero-initialized, which means no text.
+class SeqlockText {
+ public:
+  /// Longer texts are cut to at most this many bytes, at a character boundary.
+  static constexpr std::size_t kMaxBytes = transport::kMaxNoteBytes;
 
-/// Contribution to a one-shot operation.
-inline constexpr std::int64_t kSlotBytes = 16 << 10;
+  struct Content {
+    std::uint64_t number;
+    std::string text;
+  };
 
-/// One of the buffers through which memory outside the arenas is passed.
-inline constexpr std::int64_t kStagingBytes = 4 << 20;
+  /// One writer at a time; readers may run concurrently.
+  void write(std::uint64_t number, std::string_view text);
 
-/// What passes through them at once inside a node: still in the cache when the peers read it.
-inline constexpr std::int64_t kSegmentBytes = 256 << 10;
+  /// Returns std::nullopt before the first write(), or if concurrent writes prevent a consistent
+  /// read.
+  [[nodiscard]] std::optional<Content> read() const;
 
-/// Where peers of the node find the data that a rank offers.
-enum class Exposure : std::uint16_t {
-  kNothing,          ///< It gives them nothing.
-  kOperationHeader,  ///< In its header: its only offer, of a size that all know.
-  kSlot,             ///< In its slot, all of it.
-  kArena,            ///< Where it lies in its arena; it must stay until all have read it.
-  kProcess,          ///< Where it lies in its private memory, by address; it must stay, too.
-  kStaged            ///< Window by window in its staging buffers.
+ private:
+  static constexpr std::size_t kWords = kMaxBytes / sizeof(std::uint64_t);
+
+  // Odd during a write. Data read between two loads of the same even version is consistent: each
+  // store is a release and each load an acquire, so the order is kept.
+  std::atomic<std::uint64_t> version_;
+  std::atomic<std::uint64_t> number_;
+  std::atomic<std::uint64_t> n_bytes_;
+  std::array<std::atomic<std::uint64_t>, kWords> words_;
 };
 
-/// The data that a rank offers one other rank of its node.
+/// Size of a cache line in bytes.
+inline constexpr std::size_t kCacheLine = 64;
+
+/// Size of a slot: the largest contribution to a one-shot operation.
+inline constexpr std::int64_t kSlotBytes = 16 << 10;
+
+/// Size of a staging buffer. Staging buffers pass data that lies outside the arenas.
+inline constexpr std::int64_t kStagingBytes = 4 << 20;
+
+/// Bytes that pass through a staging buffer at once: still in the cache when the peers read them.
+inline constexpr std::int64_t kSegmentBytes = 256 << 10;
+
+/// Location of the data that a rank offers to peers of the node.
+enum class Exposure : std::uint16_t {
+  kNothing,  ///< The rank offers no data.
+  /// In the operation header: the only offer, of a size that all ranks agree on.
+  kOperationHeader,
+  kSlot,  ///< Completely in the rank's slot.
+  /// In place in the rank's arena; must stay unchanged until all peers have read the data.
+  kArena,
+  kProcess,  ///< In place in private memory, by address; must stay unchanged too.
+  kStaged    ///< Window by window in the staging buffers.
+};
+
+/// Data that a rank offers to another rank of the node.
 struct Offer {
   std::int64_t n_bytes;
-  /// Where it begins: in the slot, in the arena, in the process, or in each staging buffer.
+  /// Start of the data in the slot, in the arena, in the process or in each staging buffer.
   std::int64_t offset;
-  /// What the rank takes from that other rank.
+  /// Bytes that the rank takes from that other rank.
   std::int64_t n_bytes_taken;
 };
 
-/// Where a rank's buffers are.
-struct Placement {
-  /// In its arena, or -1.
+/// Locations of a rank's input and output buffers.
+struct SlotPlacement {
+  /// Offsets in the arena, or -1.
   std::int64_t in_offset;
   std::int64_t out_offset;
-  /// In its process, if its peers may read it there; else 0.
+  /// Addresses in the process if peers may read them there, otherwise 0.
   std::uint64_t in_address;
   std::uint64_t out_address;
 };
 
-/// Where a rank's offers to its peers are.
+/// Location of a rank's offers.
 struct OfferPlacement {
-  /// Bytes of an offer in one window of kStaged, and how many windows there are.
+  /// With kStaged: bytes of an offer in a window, and the number of windows.
   std::int64_t share_bytes;
   std::uint32_t n_windows;
   Exposure exposure;
   std::uint16_t n_offers;
-  std::array<std::byte, 16> payload;  ///< Of kOperationHeader.
+  std::array<std::byte, 16> payload;  ///< The data, with kOperationHeader.
 };
 
-/// What a rank shows its node's peers when it enters an operation: a cache line.
+/// Published by a rank on entering an operation: a single cache line.
 struct alignas(kCacheLine) OperationHeader {
-  /// Written last, so whoever sees an operation's number sees the rest of its header.
+  /// Written last: a peer that reads an operation's number also sees the rest of the header.
   std::atomic<std::uint64_t> sequence;
-  /// The operation's descriptor. In words, as who reports a stall may look at any time.
+  /// The operation's descriptor. Stored as atomic words because stall reports read them
+  /// concurrently.
   std::array<std::atomic<std::uint64_t>, 3> words;
 
   union {
-    Placement placement;
+    SlotPlacement placement;
     OfferPlacement offers;
-    /// Instead, the contribution itself: it comes with the line that says that it is there.
-    std::array<std::byte, sizeof(Placement)> payload;
+    /// Alternatively the contribution itself: it arrives with the cache line that announces it.
+    std::array<std::byte, sizeof(SlotPlacement)> payload;
   };
 
   void set_descriptor(const transport::Descriptor& descriptor) {
@@ -104,7 +137,7 @@ struct alignas(kCacheLine) OperationHeader {
     return difference == 0;
   }
 
-  /// Acquire: what is read after it is not older.
+  /// Loads with acquire: later reads are at least as recent.
   [[nodiscard]] transport::Descriptor descriptor() const {
     std::array<std::uint64_t, 3> values{};
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -114,46 +147,50 @@ struct alignas(kCacheLine) OperationHeader {
   }
 };
 
-inline constexpr auto kInlineBytes = static_cast<std::int64_t>(sizeof(Placement));
+inline constexpr auto kInlineBytes = static_cast<std::int64_t>(sizeof(SlotPlacement));
 
 static_assert(sizeof(OperationHeader) == kCacheLine);
 
-/// A group's part of one rank's arena. All zero at first. Two rows of offers follow it, with an
-/// offer for each rank of the node.
+/// A group's section of a rank's arena. Zero-initialized. Followed by two rows of offers, each with
+/// an offer for every rank of the node.
 struct ControlBlockMemory {
   // Operations alternate between two headers, two slots and two rows of offers. A rank can be one
   // operation ahead of a peer that still reads, but never two: entering an operation needs every
   // rank's header for it.
   std::array<OperationHeader, 2> headers;
   alignas(kCacheLine) std::atomic<std::uint64_t> stage;
-  /// The stage that the rank gave up before it had passed it, on the line that its peers look at
-  /// for the stage; 0: none.
+  /// The stage that the rank gave up before passing it, or 0. On the cache line that peers poll for
+  /// the stage.
   std::atomic<std::uint64_t> gave_up_at;
   alignas(kCacheLine) Doorbell doorbell;
-  std::atomic<int> n_left;       ///< How many of the node's ranks have left.
+  std::atomic<int> n_left;       ///< Number of the node's ranks that have left.
   std::atomic<int> is_leaving;   ///< 1 once the rank takes no further part in the group.
-  std::atomic<int> reads_peers;  ///< 1 once the rank knows that it reads its peers' memory.
-  /// The last operation that the rank has finished. Peers look at this line only when they wait
-  /// for long, so that it stays in the rank's own cache.
+  std::atomic<int> reads_peers;  ///< 1 once the rank has called note_reading_peers().
+  /// The last operation that the rank has finished. Peers read this line only during long waits, so
+  /// the line stays in the rank's own cache.
   alignas(kCacheLine) std::atomic<std::uint64_t> finished;
-  /// The last call that the rank refused, with the number of the one before it.
+  /// The last refused call, with the number of the preceding operation.
   alignas(kCacheLine) SeqlockText refused;
-  /// The messages that the rank has waited for since long.
+  /// The messages that the rank has awaited for a long time.
   alignas(kCacheLine) SeqlockText waits;
   alignas(4096) std::array<std::array<std::byte, kSlotBytes>, 2> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_in;
   alignas(4096) std::array<std::array<std::byte, kStagingBytes>, 2> staging_out;
 };
 
-/// Where the ranks of a node meet in each operation of a group: every rank writes into its own
-/// arena and reads its peers'. One thread of each rank at a time.
+/// Synchronization and data exchange of a group's ranks on a node: in each operation every rank
+/// writes into its own arena and reads the arenas of its peers.
+///
+/// Each rank has an object for each group; the object keeps the arenas mapped. Not thread-safe on a
+/// rank, except where "any thread" is noted. Waiting calls throw the errors of the WaitMonitor.
 class ControlBlock {
  public:
-  /// Bytes of a rank's part of the control block, in whole pages.
+  /// Returns the size of a rank's section of the control block in bytes, a multiple of the page
+  /// size.
   [[nodiscard]] static std::int64_t n_bytes(int local_world_size);
 
-  /// The ranks of the group on this node, in order, and the part of each; `local_rank` is this
-  /// rank's index in them.
+  /// `ranks` are the group's ranks on this node, in order; `parts` are the sections in the arenas;
+  /// `local_rank` is this rank's index.
   ControlBlock(std::span<const int> ranks, std::span<const ArenaPart> parts, int local_rank);
 
   [[nodiscard]] int local_world_size() const { return static_cast<int>(members_.size()); }
@@ -162,23 +199,24 @@ class ControlBlock {
 
   [[nodiscard]] int rank_of(int local_rank) const { return member(local_rank).rank; }
 
-  /// The header to fill in for operation `sequence` before enter().
+  /// Returns this rank's header, to be filled in for operation `sequence` before enter().
   [[nodiscard]] OperationHeader& own_header(std::uint64_t sequence) {
     return members_[self()].control_block->headers[sequence % 2];
   }
 
-  /// A peer's header, after enter().
+  /// Returns a peer's header. Valid after enter().
   [[nodiscard]] const OperationHeader& header(int local_rank, std::uint64_t sequence) const {
     return member(local_rank).control_block->headers[sequence % 2];
   }
 
-  /// What rank `from` gives rank `to`: written by `from` before enter().
+  /// Returns the offer of rank `from` to rank `to`. Written by `from` before enter().
   [[nodiscard]] Offer& offer(int from, int to, std::uint64_t sequence) const {
     const std::size_t row = sequence % 2 * members_.size();
     return member(from).offers[row + static_cast<std::size_t>(to)];
   }
 
-  /// A rank's slot for one-shot contributions: written before enter(), read by all after it.
+  /// Returns a rank's slot for one-shot contributions. Written by the rank before enter(), read by
+  /// all ranks afterwards.
   [[nodiscard]] std::byte* slot(int local_rank, std::uint64_t sequence) const {
     return member(local_rank).control_block->slots[sequence % 2].data();
   }
@@ -193,83 +231,87 @@ class ControlBlock {
         .data();
   }
 
-  /// The bytes at an offset of a rank's arena.
+  /// Returns the memory at an offset of a rank's arena.
   [[nodiscard]] std::byte* at(int local_rank, std::int64_t offset) const {
     return member(local_rank).arena->data() + offset;
   }
 
   [[nodiscard]] const Arena& arena(int local_rank) const { return *member(local_rank).arena; }
 
-  /// Shows the header, and waits until every rank of the node shows its own for this operation.
+  /// Publishes this rank's header, then waits until every rank of the node has published a header
+  /// for this operation.
   void enter(std::uint64_t sequence,
              transport::WaitMode mode,
              transport::WaitMonitor& wait_monitor);
 
-  /// The first half of enter().
+  /// First half of enter().
   void show_header(std::uint64_t sequence);
 
-  /// The second half.
+  /// Second half of enter().
   void wait_for_headers(std::uint64_t sequence,
                         transport::WaitMode mode,
                         transport::WaitMonitor& wait_monitor);
 
-  /// The ranks of the node that don't show their headers for this operation yet.
+  /// Returns the ranks of the node that have not published a header for this operation yet.
   [[nodiscard]] std::vector<int> find_absent(std::uint64_t sequence) const;
 
-  /// Waits until every rank of the node has called it as often as this one. Does not return if one
-  /// of them has given up waiting by then: what this rank has read of that one's memory before the
-  /// call may be anything.
+  /// Waits until every rank of the node has called sync() as often as this rank. Does not return,
+  /// but waits until `wait_monitor` throws, if a rank has called give_up() before: data that this
+  /// rank read from that rank's memory may be invalid.
   void sync(transport::WaitMode mode, transport::WaitMonitor& wait_monitor);
 
-  /// To be called after an enter() or sync() that threw, before the memory that this rank has shown
-  /// its peers may change.
+  /// Must be called after an enter() or sync() that threw, before memory that this rank has exposed
+  /// to its peers may change.
   void give_up();
 
-  /// This rank's part of the operation is done.
+  /// Publishes that this rank's part of the operation is done.
   void note_finished(std::uint64_t sequence) {
     members_[self()].control_block->finished.store(sequence, std::memory_order_relaxed);
   }
 
-  /// This rank has refused a call after operation `sequence`; the text says which, and why. Tells
-  /// nobody after leave(), nor in a child of fork(), which has no part of the control block. Any
-  /// thread.
+  /// Publishes that this rank has refused a call after operation `sequence`; `text` describes the
+  /// call and the reason. Has no effect after leave(), nor in a forked child, which has no part in
+  /// the control block. Any thread.
   void note_refused(std::uint64_t sequence, std::string_view text) UNISONO_EXCLUDES(mutex_);
 
-  /// For which messages this rank has waited since long, in words; empty: for none. The same.
+  /// Publishes the messages that this rank has awaited for a long time, as text; "" withdraws the
+  /// text. Conditions as for note_refused().
   void note_waits(std::string_view text) UNISONO_EXCLUDES(mutex_);
 
-  /// Where a rank of the node is, by its headers. Any thread.
+  /// Returns the position of a rank of the node, read from its headers. Any thread.
   [[nodiscard]] transport::RankProgress rank_progress(int local_rank) const;
 
-  /// Where this rank is; nothing after leave(). Any thread.
+  /// Returns the progress of this rank; std::nullopt after leave(). Any thread.
   [[nodiscard]] std::optional<transport::RankProgress> own_progress() const
       UNISONO_EXCLUDES(mutex_);
 
-  /// This rank takes no further part; wakes the ranks that wait for it.
+  /// Publishes that this rank takes no further part, and wakes the ranks that wait for this rank.
   void announce_leave() const;
 
-  /// Whether a rank of the node has announced that. All that it has done in the group before is
-  /// visible then. After this rank's leave() it needs no rank any more, and all have. Any thread.
+  /// Returns true if a rank of the node has called announce_leave(). All earlier work of that rank
+  /// in the group is visible then. After this rank's own leave() the result is true for every rank.
+  /// Any thread.
   [[nodiscard]] bool is_leaving(int local_rank) const UNISONO_EXCLUDES(mutex_);
 
-  /// This rank can and wants to read its peers' private memory.
+  /// Publishes that this rank can and will read its peers' private memory.
   void note_reading_peers() const {
     members_[self()].control_block->reads_peers.store(1, std::memory_order_relaxed);
   }
 
-  /// Whether all ranks of the node do.
+  /// Returns true if all ranks of the node have called note_reading_peers().
   [[nodiscard]] bool do_all_read_peers() const;
 
-  /// The last call: this rank looks at its peers' parts no more.
+  /// Ends this rank's access to its peers' sections. Only note_refused(), note_waits(),
+  /// own_progress() and is_leaving() may be called afterwards.
   void leave() UNISONO_EXCLUDES(mutex_);
 
-  /// Whether every rank of the node has left the control block whose part lies at `offset_bytes` of
-  /// `arena`: then that memory is nobody else's.
+  /// Returns true if every rank of the node has left the control block with the section at
+  /// `offset_bytes` of `arena`. The memory can then be reused.
   [[nodiscard]] static bool have_all_left(const Arena& arena,
                                           std::int64_t offset_bytes,
                                           int local_world_size);
 
-  /// Makes this rank's waits look again. Any thread.
+  /// Makes this rank's waits poll again. Any thread.
   void wake() const { members_[self()].control_block->doorbell.ring(); }
 
  private:
@@ -301,9 +343,20 @@ class ControlBlock {
   std::uint64_t stage_ = 0;
   std::uint64_t passed_stage_ = 0;
   SpinLimit spin_limit_;
-  pid_t pid_;            // Whose memory the parts are mapped in.
-  mutable Mutex mutex_;  // Guards writing of this rank's notes, too.
+  pid_t pid_;            // Process in which the sections are mapped.
+  mutable Mutex mutex_;  // Guards writes of this rank's notes too.
   bool has_left_ UNISONO_GUARDED_BY(mutex_) = false;
 };
+
+/// Makes the owner's next write to `n_bytes` bytes faster where that pays; changes no byte. Called
+/// by the only reader of the bytes, after the read and before the owner may write again.
+///
+/// AMD's CPUs take 7 ns for a store to a cache line that another core has only read, but 1.6 ns
+/// after a write by that core (EPYC, from 16 KiB on). The function therefore rewrites a byte of
+/// each line with the present value.
+void hand_back(std::byte* bytes, std::size_t n_bytes) noexcept;
+
+/// Copies `n_bytes` bytes to `to` and hands the source back as hand_back() does.
+void take_over(std::byte* to, std::byte* from, std::size_t n_bytes) noexcept;
 
 }  // namespace unisono::shm

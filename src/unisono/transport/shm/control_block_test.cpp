@@ -3,25 +3,63 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
+#include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/transport/failure.h"
-#include "unisono/transport/shm/arena.h"
-#include "unisono/transport/wait_monitor.h"
 
 namespace unisono::shm {
 namespace {
+
+TEST(SeqlockText, HasNothingBeforeTheFirstWrite) {
+  EXPECT_FALSE(std::make_unique<SeqlockText>()->read().has_value());
+}
+
+TEST(SeqlockText, HasWhatWasWrittenLast) {
+  const auto note = std::make_unique<SeqlockText>();
+  note->write(1, "something longer");
+  note->write(0, "short");
+  const std::optional<SeqlockText::Content> content = note->read();
+  ASSERT_TRUE(content.has_value());
+  EXPECT_EQ(content->number, 0U);
+  EXPECT_EQ(content->text, "short");
+}
+
+TEST(SeqlockText, KeepsTheBeginningOfALongText) {
+  const auto note = std::make_unique<SeqlockText>();
+  note->write(1, std::string(2 * SeqlockText::kMaxBytes, 'x'));
+  EXPECT_EQ(note->read().value().text, std::string(SeqlockText::kMaxBytes, 'x'));
+}
+
+TEST(SeqlockText, CutsNoCharacter) {
+  const auto note = std::make_unique<SeqlockText>();
+  const std::string text(SeqlockText::kMaxBytes - 1, 'x');
+  note->write(1, text + "\u20ac");
+  EXPECT_EQ(note->read().value().text, text);
+}
+
+TEST(SeqlockText, IsNeverReadInPart) {
+  const auto note = std::make_unique<SeqlockText>();
+  std::atomic<bool> has_ended = false;
+  std::jthread writer([&] {
+    for (std::uint64_t number = 0; number < 20000; ++number) {
+      note->write(number, std::string(number % 100, static_cast<char>('a' + number % 26)));
+    }
+    has_ended = true;
+  });
+  while (!has_ended) {
+    if (const std::optional<SeqlockText::Content> content = note->read()) {
+      const std::uint64_t number = content->number;
+      ASSERT_EQ(content->text, std::string(number % 100, static_cast<char>('a' + number % 26)));
+    }
+  }
+}
 
 // The only rank of its node.
 class ControlBlockTest : public ::testing::Test {
@@ -55,7 +93,7 @@ TEST_F(ControlBlockTest, IsLeftAloneByACallThatIsRefusedAfterLeave) {
   EXPECT_EQ(bytes(), left);
 }
 
-// There the arena is not mapped.
+// In a child the arena is not mapped.
 TEST_F(ControlBlockTest, IsLeftAloneByAChildOfFork) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -68,7 +106,7 @@ TEST_F(ControlBlockTest, IsLeftAloneByAChildOfFork) {
   EXPECT_EQ(control_block_.rank_progress(0).refused, "");
 }
 
-// When a wait is shown, the rank comes that it waits for.
+// Makes the awaited rank arrive when a wait is shown.
 class ComesWhenShown final : public transport::WaitObserver {
  public:
   explicit ComesWhenShown(ControlBlock& late) : late_(late) {}
@@ -126,7 +164,7 @@ TEST(ControlBlockOfTwo, AWaitIsNotShownAnyMoreWhenAllHaveComeThoughTheOperationG
   EXPECT_FALSE(reporter.is_shown);
 }
 
-// Says nothing but that the time is up.
+// Reports only timeouts.
 class Impatient final : public transport::WaitObserver {
  public:
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override {
@@ -150,10 +188,10 @@ class Impatient final : public transport::WaitObserver {
   void hide() const noexcept override {}
 };
 
-// Two ranks of a node, one thread for both.
+// Two ranks of a node that are driven by one thread.
 class TwoControlBlocks : public ::testing::Test {
  protected:
-  // Empty where the rank got through.
+  // Returns the error; "" if the rank completed the wait.
   std::string sync(ControlBlock& control_block) const {
     transport::WaitMonitor wait_monitor(
         TimeLimit(std::chrono::milliseconds(1)), std::chrono::hours(1), failure_, reporter_);
@@ -172,7 +210,7 @@ class TwoControlBlocks : public ::testing::Test {
   Impatient reporter_;
 };
 
-// It may have written to its memory while the other one still read it.
+// The rank that timed out may have written to its memory while the other rank still read it.
 TEST_F(TwoControlBlocks, ARankThatGaveUpWaitingHasNotComeForThoseThatComeLater) {
   EXPECT_EQ(sync(first_), "late: 1");
   first_.give_up();
@@ -187,6 +225,46 @@ TEST_F(TwoControlBlocks, ARankThatGivesUpLaterHasComeForThoseThatAreStillThere) 
   ControlBlock again{kRanks, parts_, 0};
   EXPECT_EQ(sync(again), "") << "the first stage, which the other rank has passed";
 }
+
+using ::testing::Each;
+
+constexpr std::size_t kMost = 100'000;
+constexpr std::size_t kOffset = 61;
+
+std::vector<std::byte> distinct_bytes() {
+  std::vector<std::byte> bytes(kMost + 2 * kOffset);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<std::byte>(i % 251 + 1);
+  }
+  return bytes;
+}
+
+class CacheLine : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(CacheLine, CopiesAndLeavesTheOriginalAsItWas) {
+  const std::size_t n_bytes = GetParam();
+  std::vector<std::byte> from = distinct_bytes();
+  const std::vector<std::byte> original = from;
+  std::vector<std::byte> to(from.size());
+  take_over(to.data() + kOffset, from.data() + kOffset, n_bytes);
+  EXPECT_EQ(from, original);
+  const auto begin = to.begin() + kOffset;
+  const auto end = begin + static_cast<std::ptrdiff_t>(n_bytes);
+  EXPECT_TRUE(std::equal(begin, end, original.begin() + kOffset));
+  EXPECT_THAT(std::vector(to.begin(), begin), Each(std::byte{0}));
+  EXPECT_THAT(std::vector(end, to.end()), Each(std::byte{0}));
+}
+
+TEST_P(CacheLine, HandsBackTheSameBytes) {
+  std::vector<std::byte> bytes = distinct_bytes();
+  const std::vector<std::byte> original = bytes;
+  hand_back(bytes.data() + kOffset, GetParam());
+  EXPECT_EQ(bytes, original);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes,
+                         CacheLine,
+                         ::testing::Values(0, 1, 63, 64, 65, 4095, 4096, 4097, kMost));
 
 }  // namespace
 }  // namespace unisono::shm

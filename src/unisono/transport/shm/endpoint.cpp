@@ -3,24 +3,13 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <random>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/unix_socket.h"
-#include "unisono/transport/packet.h"
-#include "unisono/transport/shm/process_memory.h"
-#include "unisono/transport/shm/ring.h"
 
 namespace unisono::shm {
 namespace {
@@ -36,7 +25,7 @@ std::uint64_t random_value() {
 
 void clear_bell(const Fd& bell) noexcept {
   std::array<std::byte, 16> discarded{};
-  // Bounded: who rings all the time must not keep this rank here.
+  // Bounded, so that a peer that rings all the time cannot keep this rank here.
   for (int n = 0; n < 64; ++n) {
     if (::recv(bell.get(), discarded.data(), discarded.size(), MSG_DONTWAIT) < 0) {
       return;
@@ -141,7 +130,8 @@ void Endpoint::withdraw() const noexcept {
   memory(local_rank_).has_withdrawn.store(1, std::memory_order_seq_cst);
 }
 
-// Changes nothing: a load would not have to come after the loads before it.
+// A read-modify-write that changes no bit: a plain load would not be ordered after the preceding
+// loads.
 bool Endpoint::has_withdrawn(int local_rank) const noexcept {
   return memory(local_rank).has_withdrawn.fetch_or(0, std::memory_order_acq_rel) != 0;
 }
@@ -150,9 +140,9 @@ void Endpoint::ring(int local_rank) const noexcept {
   EndpointMemory& peer = memory(local_rank);
   peer.doorbell.ring();
   if (bell_.is_open() && peer.is_polling.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
-    // A rank that sleeps in poll(2) is woken by a datagram. What comes there says nothing, so a
-    // stranger can wake a rank and no more. A full queue holds rings enough, and a rank that is
-    // gone needs none.
+    // A datagram wakes a rank that sleeps in poll(2). Its content is ignored, so a stranger can
+    // wake a rank but do no harm. A full queue contains enough wake-ups already, and a rank that is
+    // gone needs no wake-up.
     const std::byte nothing{0};
     (void)net::send_datagram(bell_.get(), member(local_rank).bell, std::span(&nothing, 1));
   }

@@ -11,83 +11,88 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
-#include "unisono/transport/packet.h"
+#include "unisono/transport/frame.h"
 #include "unisono/transport/shm/arena.h"
 #include "unisono/transport/shm/doorbell.h"
-#include "unisono/transport/shm/process_memory.h"
+#include "unisono/transport/shm/node_memory.h"
 #include "unisono/transport/shm/ring.h"
 
 namespace unisono::shm {
 
-/// A group's part of one rank's arena for messages, before its rings: one from each rank of the
-/// node, by local rank, its own included. All zero at first.
+/// A group's section for messages in a rank's arena. Followed by the rings: one for each rank of
+/// the node, by local rank, including the owner. Zero-initialized.
 struct EndpointMemory {
-  // On one cache line: a sender looks at both.
+  // Both on the same cache line, because a sender reads both.
   alignas(64) Doorbell doorbell;
-  /// The owner sleeps in poll(2), or is about to.
+  /// Nonzero while the owner sleeps in poll(2) or is about to.
   std::atomic<std::uint32_t> is_polling;
   alignas(64) ProcessProof proof;
-  /// 1 once the owner has given up: what it let others read or write is its caller's again.
+  /// 1 once the owner has aborted: memory exposed to peers belongs to the callers again.
   alignas(64) std::atomic<std::uint32_t> has_withdrawn;
 };
 
-/// A rank of this node, as messages reach it.
+/// A rank of this node, as an endpoint for messages.
 struct EndpointMember {
   std::shared_ptr<const Arena> arena;
-  std::int64_t offset_bytes;  ///< Of its endpoint in its arena.
+  std::int64_t offset_bytes;  ///< Offset of the endpoint in the arena.
   pid_t pid;
   std::string name;  ///< For messages: "rank 2 (pid 4123 on node-a)".
-  std::string bell;  ///< Name of its bell socket.
+  std::string bell;  ///< Name of the socket that wakes the rank from poll(2).
 };
 
-/// Where a rank's messages from its node arrive, and how they go to the others. One thread at a
-/// time, but ring() and sleep().
+/// Exchanges a group's messages with the ranks of this node: rings in shared memory, and the
+/// doorbells that wake sleeping ranks.
+///
+/// Each rank has an endpoint for each group; the endpoint outlives all channels. Not thread-safe,
+/// except for ring(), wake() and sleep(). Only the constructor throws Error(kSystem).
 class Endpoint {
  public:
-  /// `members` are those of the node, in order of rank. With `has_bell_socket` this rank can sleep
-  /// in poll(2), too. `has_single_copy` says whether ranks may read each other's private memory.
-  /// Throws Error(kSystem).
+  /// `members` are the ranks of the node, in order. With `has_bell_socket` this rank can also sleep
+  /// in poll(2). `has_single_copy` is true if ranks may read each other's private memory. Throws
+  /// Error(kSystem).
   Endpoint(std::vector<EndpointMember> members,
            int local_rank,
            bool has_bell_socket,
            bool has_single_copy = true);
 
-  /// What each rank's endpoint takes of its arena. Pages that no message touches cost nothing.
+  /// Returns the size of a rank's endpoint in the arena, in bytes. Pages that no message touches
+  /// cost no memory.
   [[nodiscard]] static std::int64_t n_bytes(int local_world_size);
 
-  /// Packets to and from a rank of the node. The endpoint outlives it.
+  /// Returns the packet channel to a rank of the node. The endpoint must outlive the channel.
   [[nodiscard]] std::unique_ptr<transport::PacketChannel> channel(int local_rank);
 
   [[nodiscard]] const Arena& arena(int local_rank) const { return *member(local_rank).arena; }
 
-  /// The private memory of a rank of the node.
+  /// Returns access to the private memory of a rank of the node.
   [[nodiscard]] ProcessMemory process_memory(int local_rank) const;
 
-  /// This rank's memory is no longer to be read or written by others, who notice that. To be called
-  /// before its callers get their buffers back.
+  /// Publishes that other ranks must no longer read or write this rank's memory. Must be called
+  /// before the callers get their buffers back.
   void withdraw() const noexcept;
 
-  /// Whether a rank of the node has withdrawn its memory. What was read of it before is as it was
-  /// announced where this is false.
+  /// Returns true if a rank of the node has withdrawn its memory. If false, all data read from that
+  /// memory before the call is valid.
   [[nodiscard]] bool has_withdrawn(int local_rank) const noexcept;
 
-  /// Wakes a rank of the node if it sleeps or is about to. Costs two loads if it does not.
+  /// Wakes a rank of the node if it sleeps or is about to sleep. Costs two loads otherwise.
   void ring(int local_rank) const noexcept;
 
   /// Wakes this rank. Any thread.
   void wake() const noexcept;
 
-  /// Announces a sleep of this rank; after it, look at what is waited for. For a sleep in poll(2)
-  /// the caller has bell_fd() among its descriptors, and else calls sleep() with what this returns.
+  /// Announces a sleep of this rank; the caller must then poll the condition once more. To sleep in
+  /// poll(2), the caller polls bell_fd(). Otherwise the caller calls sleep() with the returned
+  /// value.
   [[nodiscard]] std::uint32_t prepare(bool is_polling) noexcept;
 
-  /// Sleeps until a ring since prepare(), or until `deadline`.
+  /// Sleeps until a ring after prepare(), or until `deadline`.
   void sleep(std::uint32_t rings, Deadline deadline) noexcept;
 
-  /// Takes the announcement back.
+  /// Withdraws the announcement.
   void stay() noexcept;
 
-  /// Readable when this rank was rung at while it polls; -1 without a bell socket.
+  /// Becomes readable when this rank is rung while it sleeps in poll(2). -1 without a bell socket.
   [[nodiscard]] int bell_fd() const { return bell_.get(); }
 
  private:
@@ -96,13 +101,13 @@ class Endpoint {
   }
 
   [[nodiscard]] EndpointMemory& memory(int local_rank) const;
-  // The ring in the endpoint of `to` for packets of `from`.
+  // Returns the ring in the endpoint of `to` for packets from `from`.
   [[nodiscard]] RingMemory& ring(int to, int from) const;
 
   std::vector<EndpointMember> members_;
   int local_rank_;
   bool has_single_copy_;
-  // At an address that the others can look at.
+  // On the heap: other ranks read the value at its address, so it must not move.
   std::unique_ptr<const std::uint64_t> proof_value_;
   Fd bell_;
 };

@@ -8,53 +8,47 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/descriptor_error.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/base/process.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/net/unix_socket.h"
+#include "unisono/transport/failure.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/relayed_error.h"
-#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::shm {
 namespace {
 
 constexpr const char* kPurpose = "node";
 
-// A stranger that connects and says nothing must not hold up the ranks behind it for long.
+// A stranger that connects and sends no data delays the ranks queued behind by at most this long.
 constexpr std::chrono::seconds kHelloTimeout{5};
 
-// To see whether somebody listens, of a rank whose queue is full.
+// Time limit of a probe for a listener. Reached only if the queue of the listener is full.
 constexpr std::chrono::milliseconds kProbeTime{1};
 
-// While ranks are waited for: whether they are still there.
+// Interval of the liveness checks of awaited ranks.
 constexpr std::chrono::milliseconds kBetweenLooks{500};
 
-// A rank whose time is up waits so much longer for the lowest one to say who is missing.
+// A rank waits this much longer than its deadline for the error of the lowest rank, which names the
+// missing ranks.
 constexpr std::chrono::seconds kLastWord{1};
 
-// More than a process has addresses for.
+// More than the address space of a process.
 constexpr std::int64_t kMostArenaBytes = std::int64_t{1} << 47;
 
-// What the ranks of a meeting tell each other. An abort frame may come in its place.
+// Synchronization message of a meeting. An abort frame may be sent instead.
 constexpr std::byte kReady{1};
 
 struct Meeting {
   const NodeSelf& self;
   Deadline deadline;
-  // All have joined the job before.
+  // All ranks of the node were running at this time; used by has_ended() to detect reused pids.
   std::chrono::nanoseconds begin = boot_time();
 
   [[nodiscard]] net::HelloInfo hello() const {
@@ -64,13 +58,13 @@ struct Meeting {
 
 Error gone(const NodeEndpoint& endpoint, const Meeting& meeting) {
   return {ErrorCode::kPeerLost,
-          fmt::format("rank {}: {} is gone: it joined the job, but gave up or ended before the "
+          fmt::format("rank {}: {} is gone: it joined the job, but failed or ended before the "
                       "ranks of this node met",
                       meeting.self.rank,
                       endpoint.name)};
 }
 
-// A frame whose first byte is there already: why the peer's meeting has failed.
+// Reads the rest of an abort frame after the first byte. Returns the error of the peer's meeting.
 Error read_reason(int fd, std::byte first, const NodeEndpoint& endpoint, Deadline deadline) {
   transport::FrameBytes bytes{first};
   net::read_exact(fd, std::span(bytes).subspan(1), deadline, endpoint.name);
@@ -83,7 +77,7 @@ Error read_reason(int fd, std::byte first, const NodeEndpoint& endpoint, Deadlin
   return transport::relayed(endpoint.name, transport::decode_abort(*frame, text));
 }
 
-// Takes a step with a peer, whose connection ends only with its meeting.
+// Performs a step with a peer. A lost connection means that the peer's meeting has ended.
 template <class Step>
 void step_with(const NodeEndpoint& endpoint, const Meeting& meeting, Step step) {
   try {
@@ -93,7 +87,8 @@ void step_with(const NodeEndpoint& endpoint, const Meeting& meeting, Step step) 
   }
 }
 
-// Waits until the peer is ready for the next step. Throws what it has failed for.
+// Waits until the peer is ready for the next step. Throws the error of the peer's meeting if that
+// has failed.
 void expect_ready(int fd, const NodeEndpoint& endpoint, const Meeting& meeting, Deadline deadline) {
   while (!net::wait_for(fd, POLLIN, earlier(deadline, Deadline::after(kBetweenLooks)))) {
     if (endpoint.pid != 0 && has_ended(endpoint.pid, meeting.begin)) {
@@ -134,7 +129,8 @@ Fd connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
     theirs =
         net::connect_hello(socket.get(), meeting.self.secret, meeting.hello(), meeting.deadline);
   } catch (const Error& error) {
-    // Its listener is there before the roster is, so who refuses has ended.
+    // Every rank listens before the roster is published, so a rank that refuses a connection has
+    // ended.
     if (error.code() == ErrorCode::kPeerLost) {
       throw gone(endpoint, meeting);
     }
@@ -151,7 +147,7 @@ Fd connect_to(const NodeEndpoint& endpoint, const Meeting& meeting) {
   return socket;
 }
 
-// The part of a rank that is not the lowest.
+// The meeting for a rank that is not the lowest.
 NodeMemory join(const NodeEndpoint& lowest,
                 std::size_t n_ranks,
                 const Meeting& meeting,
@@ -173,7 +169,8 @@ NodeMemory join(const NodeEndpoint& lowest,
 
 using Endpoints = std::vector<NodeEndpoint>;
 
-// Which of `expected` a connection proved to be; end() for a stranger.
+// Returns the entry of `expected` for the rank that the connection has authenticated; end() for a
+// stranger.
 Endpoints::iterator accept_rank(int fd, Endpoints& expected, const Meeting& meeting) {
   if (net::peer_credentials(fd).uid != ::geteuid()) {
     return expected.end();
@@ -191,7 +188,7 @@ Endpoints::iterator accept_rank(int fd, Endpoints& expected, const Meeting& meet
   }
 }
 
-// A rank listens until it has met all, or has given up.
+// A rank listens until its meeting is complete or has failed.
 bool has_given_up(const NodeEndpoint& endpoint) {
   try {
     return !net::connect_unix_abstract(endpoint.socket, Deadline::after(kProbeTime)).is_open();
@@ -216,7 +213,7 @@ void check_those_missing(const Endpoints& expected, const Meeting& meeting) {
   }
 }
 
-// A rank that has connected to this one, the lowest.
+// A rank that has connected to this rank, the lowest.
 struct Guest {
   NodeEndpoint endpoint;
   std::int64_t arena_bytes;
@@ -233,7 +230,7 @@ std::int64_t read_arena_bytes(int fd, const NodeEndpoint& endpoint, const Meetin
   return n_bytes;
 }
 
-// In the order in which they come; `met` has their connections.
+// Returns the ranks in the order of arrival, and appends the connections to `met`.
 std::vector<Guest> accept_all(Endpoints expected,
                               const Meeting& meeting,
                               std::vector<NodePeer>& met) {
@@ -264,7 +261,8 @@ std::vector<Guest> accept_all(Endpoints expected,
   return guests;
 }
 
-// The part of the lowest rank. What it sends needs no reader: the sockets have room for it.
+// The meeting for the lowest rank. Its sends do not wait for a reader: the socket buffers have room
+// for the data.
 NodeMemory gather(const Endpoints& others, const Meeting& meeting, std::vector<NodePeer>& met) {
   const std::vector<Guest> guests = accept_all(others, meeting, met);
   std::vector<std::int64_t> arena_bytes = {meeting.self.arena_bytes};

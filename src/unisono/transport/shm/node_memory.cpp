@@ -2,30 +2,54 @@
 
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/types.h>
+#include <sys/uio.h>
 
-#include <atomic>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
-#include "unisono/transport/shm/arena.h"
 
 namespace unisono::shm {
+
+bool read_process(pid_t pid, std::uint64_t address, std::span<std::byte> into) noexcept {
+  while (!into.empty()) {
+    const iovec local{.iov_base = into.data(), .iov_len = into.size()};
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address of the other process.
+    const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = into.size()};
+    const ssize_t n_bytes = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
+    if (n_bytes <= 0) {
+      return false;
+    }
+    into = into.subspan(static_cast<std::size_t>(n_bytes));
+    address += static_cast<std::uint64_t>(n_bytes);
+  }
+  return true;
+}
+
+bool ProcessMemory::is_readable() noexcept {
+  if (state_ == State::kUnknown) {
+    state_ = is_that_process() ? State::kReadable : State::kNot;
+  }
+  return state_ == State::kReadable;
+}
+
+bool ProcessMemory::is_that_process() const noexcept {
+  // Pairs with the release in the Endpoint of the proof's owner: the address is visible with the
+  // value.
+  const std::uint64_t expected = proof_.value.load(std::memory_order_acquire);
+  std::uint64_t found = 0;
+  return expected != 0 && read(proof_.address, std::as_writable_bytes(std::span(&found, 1))) &&
+         found == expected;
+}
+
 namespace {
 
 constexpr std::uint64_t kMagic = 0x31454d4f4e494e55;  // "UNINOME1"
 
-// The mappings of this process, by the file's inode. A process has one of each file, which its
-// ranks share where they are threads: tools that watch memory accesses then see all of them.
+// The mappings of this process, by the file's inode. A process maps each file once and ranks that
+// are threads share the mapping, so that tools which watch memory accesses see all accesses.
 class Mappings {
  public:
   template <class Make>
@@ -42,11 +66,11 @@ class Mappings {
 
  private:
   Mutex mutex_;
-  // A file that is mapped keeps its inode, so no other one has the number.
+  // A mapped file keeps its inode, so no other file has the number.
   std::map<ino_t, std::weak_ptr<const Arena>> files_ UNISONO_GUARDED_BY(mutex_);
 };
 
-// Never destroyed: a process may leave its job at its very end.
+// Never destroyed: a process may leave its job during static destruction.
 Mappings& mappings() {
   static Mappings* const instance = new Mappings;
   return *instance;
@@ -55,7 +79,7 @@ Mappings& mappings() {
 struct stat status_of(int fd) {
   struct stat status{};
   if (::fstat(fd, &status) != 0) {
-    throw system_error("looking at a node's shared memory", errno);
+    throw system_error("getting the size of a node's shared memory", errno);
   }
   return status;
 }
@@ -68,11 +92,11 @@ std::int64_t round_up(std::int64_t n_bytes, std::int64_t unit) {
 
 struct alignas(64) NodeMemory::Seat {
   std::atomic<std::uint32_t> state;
-  std::int64_t offset;  // Of the rank's arena in the file.
+  std::int64_t offset;  // Offset of the rank's arena in the file.
   std::int64_t n_bytes;
 };
 
-// The seats follow it.
+// Followed by the seats.
 struct alignas(64) NodeMemory::Header {
   std::uint64_t magic;
   std::uint64_t n_ranks;

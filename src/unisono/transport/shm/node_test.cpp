@@ -2,37 +2,30 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
 #include "unisono/net/hello.h"
 #include "unisono/net/io.h"
 #include "unisono/net/unix_socket.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/shm/node_memory.h"
 
 namespace unisono::shm {
 namespace {
 
-// What rank 1 of a job learns of a peer that never comes.
+// Returns the error of rank 1 about a peer that never arrives.
 std::string error_about(const NodeEndpoint& peer) {
   const std::string name = "unisono-node-test-" + std::to_string(::getpid());
   const Fd listener = net::listen_unix_abstract(name);
@@ -68,7 +61,7 @@ TEST(MeetNode, AHigherRankThatHasEndedIsNamed) {
               ::testing::HasSubstr("rank 2 (pid 7 on x) is gone"));
 }
 
-// Its start has failed, but its process goes on.
+// The start of the peer has failed, but its process continues.
 TEST(MeetNode, AHigherRankThatListensNoMoreIsNamed) {
   EXPECT_THAT(error_about({.rank = 2,
                            .socket = "unisono-nobody",
@@ -77,7 +70,7 @@ TEST(MeetNode, AHigherRankThatListensNoMoreIsNamed) {
               ::testing::HasSubstr("rank 2 (pid 7 on x) is gone"));
 }
 
-// Nobody has reaped it yet.
+// The killed process has not been reaped yet.
 TEST(MeetNode, AHigherRankThatWasKilledIsNamed) {
   const pid_t killed = ::fork();
   if (killed == 0) {
@@ -92,7 +85,7 @@ TEST(MeetNode, AHigherRankThatWasKilledIsNamed) {
   ASSERT_EQ(::waitpid(killed, nullptr, 0), killed);
 }
 
-// A node whose ranks are threads. Each meets with an arena of its own size.
+// A node with threads as ranks. The arenas have different sizes.
 class NodeOfThreads {
  public:
   explicit NodeOfThreads(std::vector<std::int64_t> arena_bytes)
@@ -106,7 +99,8 @@ class NodeOfThreads {
     }
   }
 
-  // What each rank gets; as comm/job_start does, a rank that fails sends why to those it has met.
+  // Runs the rendezvous and stores the result of each rank. Like comm/job_start, a rank that fails
+  // sends its error to the ranks that have connected.
   void meet(std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
     memories.resize(arena_bytes_.size());
     errors.resize(arena_bytes_.size());
@@ -176,7 +170,8 @@ TEST(MeetNode, AllRanksGetTheSameMemoryWithAnArenaOfTheSizeThatEachWants) {
   }
 }
 
-// As the first rank is, who makes it.
+// The first rank, which creates the memory, detects the failure. All ranks, including the first
+// rank, name rank 2.
 TEST(MeetNode, ARankForWhichThereIsNoRoomIsNamedToAll) {
   NodeOfThreads node({1 << 20, 1 << 20, std::int64_t{1} << 60, 1 << 20});
   node.meet();
@@ -219,7 +214,7 @@ TEST(MeetNode, WhatAnotherRankFailsForIsToldToAll) {
   EXPECT_THROW((void)NodeMemory::map(Fd(::dup(memory.get())), 3), Error);
   transport::send_abort(socket.get(), 0, Error(ErrorCode::kSystem, "no room to map it"));
   lowest.join();
-  EXPECT_EQ(seen, "rank 0: rank 1 (pid 7 on x) gave up: no room to map it");
+  EXPECT_EQ(seen, "rank 0: rank 1 (pid 7 on x) aborted: no room to map it");
 }
 
 }  // namespace

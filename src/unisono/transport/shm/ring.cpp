@@ -3,17 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <string_view>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/transport/packet.h"
-#include "unisono/transport/shm/cache_line.h"
+#include "unisono/transport/shm/control_block.h"
 
 namespace unisono::shm {
 namespace {
@@ -24,7 +18,7 @@ using transport::PacketMemory;
 
 constexpr std::size_t kNumberAndPlaceBytes = 16;
 
-// Where label and payload begin in a cell's body.
+// Returns the offset of label and payload in a cell's body.
 std::size_t body_begin(PacketKind kind) {
   return kind == PacketKind::kMessage ? 0 : kNumberAndPlaceBytes;
 }
@@ -72,7 +66,7 @@ bool RingWriter::write(const Packet& packet,
     put(payload);
   }
   ++n_cells_;
-  // Sequentially consistent, as the reader's doorbell is looked at next.
+  // Sequentially consistent, because the writer reads the reader's doorbell next.
   cell.turn.store(static_cast<std::uint32_t>(n_cells_), std::memory_order_seq_cst);
   return true;
 }
@@ -82,15 +76,16 @@ bool RingWriter::fits(std::uint64_t n_ring_bytes) const noexcept {
          n_bytes_ - n_bytes_taken_ + n_ring_bytes <= kRingBytes;
 }
 
-// Says that it waits before it looks for the last time; the reader gives room before it looks
-// whether somebody waits. All four are sequentially consistent, so one of them sees the other.
+// The writer announces that it waits, then checks for room once more; the reader frees room, then
+// checks for a waiting writer. All four accesses are sequentially consistent, so at least one side
+// sees the other.
 bool RingWriter::look_for_room(std::uint64_t n_ring_bytes) noexcept {
   for (const bool must_wait : {false, true}) {
     if (must_wait && !is_waiting_) {
       is_waiting_ = true;
       memory_.is_writer_waiting.store(1, std::memory_order_seq_cst);
     }
-    // A reader that says it took more than there was would only hurt its own ring's data.
+    // A reader that reports more than was written would only corrupt the data of its own ring.
     n_cells_taken_ = std::min(memory_.n_cells_taken.load(std::memory_order_seq_cst), n_cells_);
     n_bytes_taken_ = std::min(memory_.n_bytes_taken.load(std::memory_order_seq_cst), n_bytes_);
     if (fits(n_ring_bytes)) {
@@ -115,7 +110,7 @@ void RingWriter::put(std::span<const std::byte> bytes) noexcept {
 const Packet* RingReader::peek() {
   if (!has_packet_) {
     const RingCell& cell = memory_.cells[n_cells_ % kRingCells];
-    // Sequentially consistent, as it is looked at after a sleep was announced.
+    // Sequentially consistent, because the reader polls after announcing a sleep.
     if (cell.turn.load(std::memory_order_seq_cst) != static_cast<std::uint32_t>(n_cells_ + 1)) {
       if (n_cells_given_ != n_cells_) {
         give_room();
@@ -128,7 +123,7 @@ const Packet* RingReader::peek() {
   return &packet_;
 }
 
-// Each field is read once, so that what was checked is what is used.
+// Reads each field once, so that the checked values are the used values.
 void RingReader::read_cell(const RingCell& cell) {
   packet_ = {.kind = static_cast<PacketKind>(cell.kind),
              .dtype = static_cast<DType>(cell.dtype),
@@ -140,7 +135,7 @@ void RingReader::read_cell(const RingCell& cell) {
   if (!transport::is_plausible(packet_) || n_label_bytes_ > transport::kMaxLabelBytes ||
       n_label_bytes_ + packet_.n_bytes > kRingBytes) {
     throw Error(ErrorCode::kCorruptData,
-                fmt::format("{} left bytes in shared memory that are no packet", name_));
+                fmt::format("{} wrote an invalid packet to shared memory", name_));
   }
   if (packet_.kind != PacketKind::kMessage) {
     std::memcpy(&packet_.number, cell.body.data(), sizeof(packet_.number));
@@ -172,7 +167,7 @@ void RingReader::take(std::span<std::byte> payload) noexcept {
   }
 }
 
-// Not with each packet: when there is much of it, or nothing else to do.
+// Not called for each packet: only once much room is free, or when the ring is empty.
 void RingReader::give_room() noexcept {
   n_cells_given_ = n_cells_;
   n_bytes_given_ = n_bytes_;

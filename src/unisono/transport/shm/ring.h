@@ -9,19 +9,19 @@
 #include <string_view>
 #include <utility>
 
-#include "unisono/transport/packet.h"
+#include "unisono/transport/frame.h"
 
 namespace unisono::shm {
 
-/// Packets that a ring holds at most.
+/// Largest number of packets in a ring.
 inline constexpr std::uint64_t kRingCells = 256;
 
-/// Payload that it holds at most, besides what lies in the cells.
+/// Largest payload in a ring, in addition to the payload inside the cells.
 inline constexpr std::uint64_t kRingBytes = 256 << 10;
 
-/// A packet as it lies in shared memory: a cache line, so that a small message is one transfer.
+/// A packet in shared memory: a single cache line, so that a small message costs a single transfer.
 struct alignas(64) RingCell {
-  /// Written last: 1 + the number of the packet, so whoever sees it sees the rest.
+  /// 1 + the number of the packet. Written last: a reader that sees the number also sees the rest.
   std::atomic<std::uint32_t> turn;
   std::uint8_t kind;
   std::uint8_t dtype;
@@ -30,30 +30,33 @@ struct alignas(64) RingCell {
   std::int32_t tag;
   std::uint32_t n_bytes;
   std::int64_t count;
-  /// kMessage: label and payload if they fit. Others: number (4), 4 free, place (8), label.
+  /// kMessage: label and payload if there is room. Other kinds: number (4 bytes), 4 unused, place
+  /// (8), label.
   std::array<std::byte, 40> body;
 };
 
 static_assert(sizeof(RingCell) == 64);
 
-/// Packets from one rank to another of its node. Lies in the reader's arena, zeroed at first.
+/// Packets from a rank to another rank of the same node. Lies in the reader's arena,
+/// zero-initialized. Single producer, single consumer.
 struct RingMemory {
-  // The reader's line.
+  // Written by the reader.
   alignas(64) std::atomic<std::uint64_t> n_cells_taken;
   std::atomic<std::uint64_t> n_bytes_taken;
-  // The writer's line: it waits for room.
+  // Written by the writer: nonzero while waiting for room.
   alignas(64) std::atomic<std::uint32_t> is_writer_waiting;
   std::array<RingCell, kRingCells> cells;
-  // What does not fit into the cells, in their order: label, then payload; wraps around.
+  // Label and payload of packets that do not fit into the cells, in the order of the cells; wraps
+  // around.
   alignas(4096) std::array<std::byte, kRingBytes> bytes;
 };
 
-/// The writing end. One thread at a time.
+/// The writing end of a ring. Not thread-safe.
 class RingWriter {
  public:
   explicit RingWriter(RingMemory& memory) : memory_(memory) {}
 
-  /// False when there is no room now. The reader then finds that this end waits.
+  /// Returns false if there is no room now. The reader will then see that the writer waits.
   [[nodiscard]] bool write(const transport::Packet& packet,
                            std::string_view label,
                            std::span<const std::byte> payload) noexcept;
@@ -66,27 +69,28 @@ class RingWriter {
   RingMemory& memory_;
   std::uint64_t n_cells_ = 0;
   std::uint64_t n_bytes_ = 0;
-  // What the reader had taken when this end last looked.
+  // The reader's counters at the last check.
   std::uint64_t n_cells_taken_ = 0;
   std::uint64_t n_bytes_taken_ = 0;
   bool is_waiting_ = false;
 };
 
-/// The reading end. One thread at a time. What the writer wrote is checked before it is used.
+/// The reading end of a ring. Not thread-safe. Data from the writer is validated before use.
 class RingReader {
  public:
-  /// `name` stands for the writer in errors, e.g. "rank 3 (pid 4123 on node-a)".
+  /// `name` denotes the writer in errors, e.g. "rank 3 (pid 4123 on node-a)".
   RingReader(RingMemory& memory, std::string name) : memory_(memory), name_(std::move(name)) {}
 
-  /// The next packet; null when there is none. Throws Error(kCorruptData).
+  /// Returns the next packet; null if the ring is empty. Throws Error(kCorruptData).
   [[nodiscard]] const transport::Packet* peek();
 
   [[nodiscard]] std::string_view label() const { return label_; }
 
-  /// Copies the packet's payload and goes on to the next.
+  /// Copies the packet's payload and advances to the next packet.
   void take(std::span<std::byte> payload) noexcept;
 
-  /// Whether the writer waits for room that it has got since the last call.
+  /// Returns true if the writer waits for room and room was freed since the last call: the caller
+  /// must ring the writer.
   [[nodiscard]] bool must_ring() noexcept { return std::exchange(must_ring_, false); }
 
  private:
@@ -98,7 +102,7 @@ class RingReader {
   std::string name_;
   std::uint64_t n_cells_ = 0;
   std::uint64_t n_bytes_ = 0;
-  // What the writer knows of them.
+  // The counters that were last published to the writer.
   std::uint64_t n_cells_given_ = 0;
   std::uint64_t n_bytes_given_ = 0;
   bool must_ring_ = false;

@@ -1,20 +1,15 @@
 #include "unisono/transport/shm/ring.h"
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
-#include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/dtype.h"
+#include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/transport/packet.h"
 #include "unisono/transport/shm/arena.h"
 
 namespace unisono::shm {
@@ -23,7 +18,7 @@ namespace {
 using transport::Packet;
 using transport::PacketKind;
 
-// A ring as in an arena, with both ends.
+// A ring like in an arena, with both ends.
 struct Ends {
   Arena arena = Arena::create(1 << 20);
   RingMemory& memory = *reinterpret_cast<RingMemory*>(arena.data());
@@ -51,7 +46,7 @@ TEST(Ring, CarriesPacketsOfAllSizesWithTheirLabelsInOrder) {
   Ends ring;
   const std::vector<std::string> labels{"", "w", std::string(40, 'l'), std::string(120, 'x')};
   int tag = 0;
-  // Often enough to wrap around cells and bytes.
+  // Enough rounds to wrap around cells and bytes.
   for (int round = 0; round < 40; ++round) {
     for (const std::size_t n_bytes : {0U, 1U, 39U, 40U, 41U, 5000U, 65536U}) {
       for (const std::string& label : labels) {
@@ -101,7 +96,7 @@ TEST(Ring, IsFullAtItsLimitsAndTheReaderHearsWhoWaits) {
     }
     EXPECT_EQ(n_written, n_bytes == 8 ? kRingCells : kRingBytes / n_bytes);
     std::vector<std::byte> taken(n_bytes);
-    // The room is given back in parts, and at the latest when nothing else is there.
+    // The reader returns the room in parts, and at the latest when the ring is empty.
     while (ring.reader.peek() != nullptr) {
       ring.reader.take(taken);
       EXPECT_EQ(taken, payload);
@@ -128,7 +123,7 @@ TEST(Ring, GivesAllRoomBackBeforeItsReaderWaits) {
   EXPECT_EQ(ring.memory.n_bytes_taken.load(), 100U);
 }
 
-// What another process may have written by mistake must not lead the reader astray.
+// Invalid data from another process must not corrupt the reader.
 TEST(Ring, RefusesWhatIsNoPacket) {
   const auto expect_refused = [](const auto& spoil) {
     Ends ring;

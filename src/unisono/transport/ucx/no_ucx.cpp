@@ -1,6 +1,5 @@
 #include "unisono/base/error.h"
 #include "unisono/transport/stream.h"
-#include "unisono/transport/ucx/ucx_streams.h"
 
 namespace unisono::ucx {
 

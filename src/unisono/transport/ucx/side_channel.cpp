@@ -3,20 +3,14 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <optional>
-#include <span>
-
-#include "unisono/net/io.h"
 
 namespace unisono::ucx {
 namespace {
 
-// "unisoUCX", and behind it the bytes of the address, in the order of the machine that wrote them.
+// "unisoUCX", followed by the size and the bytes of the address, in the byte order of the writing
+// machine.
 constexpr std::uint64_t kMagic = 0x584355'6f73696e75;
 constexpr std::size_t kGreetingHead = 2 * sizeof(std::uint64_t);
 constexpr std::uint64_t kMaxAddressBytes = 1 << 16;

@@ -13,45 +13,46 @@
 
 namespace unisono::ucx {
 
-/// What the two ends of a UcxStream tell each other on their socket: at first how UCX reaches them,
-/// at the end how many bytes they have written.
+/// The handshake of two UcxStreams on the socket: at the beginning the UCX addresses of both ends,
+/// at the end the number of bytes that each end has written.
 ///
-/// Never blocks.
+/// Owned and guarded by the UcxStream. No call blocks.
 class SideChannel {
  public:
   explicit SideChannel(Fd socket) : socket_(std::move(socket)) {}
 
-  /// Before anything else: how UCX reaches this end.
+  /// Sets the UCX address of this end. Must be called first.
   void set_address(std::span<const std::byte> address);
 
-  /// Sends the address, and reads the peer's. kDone: both are through; kError with EPROTO: the peer
-  /// says something else. Throws std::bad_alloc.
+  /// Sends the address and reads the peer's. kDone: both are complete. kError with EPROTO: the peer
+  /// sent other data. Throws std::bad_alloc.
   [[nodiscard]] net::IoResult exchange_addresses();
 
   [[nodiscard]] bool is_greeting_sent() const noexcept { return greeting_.empty(); }
 
-  /// The peer's address, behind kDone.
+  /// Returns the peer's UCX address. Valid after exchange_addresses() returned kDone.
   [[nodiscard]] std::span<const std::byte> peers_address() const noexcept;
 
-  /// What the peer says in place of an address.
+  /// Reads the data that the peer sent instead of an address.
   [[nodiscard]] net::IoResult read_plain(std::span<std::byte> bytes) noexcept;
 
-  /// Ends this direction. `n_written`, behind the addresses: what this end has written to UCX.
+  /// Ends the outgoing direction. `n_written` is the number of bytes that this end has written to
+  /// UCX; given only after the addresses were exchanged.
   void end(std::optional<std::uint64_t> n_written) noexcept;
 
-  /// Looks for the peer's end. True: it has come.
+  /// Reads from the socket. Returns true if the peer's end has arrived with this call.
   [[nodiscard]] bool hear_end() noexcept;
 
-  /// How many bytes the peer has written, once it has ended.
+  /// Number of bytes that the peer has written; std::nullopt until the peer has ended.
   [[nodiscard]] std::optional<std::uint64_t> n_peer_wrote() const noexcept { return n_peer_wrote_; }
 
-  /// Its socket has ended, or failed with error_number().
+  /// Returns true if the socket was closed or failed; see error_number().
   [[nodiscard]] bool is_peer_gone() const noexcept { return is_peer_gone_; }
 
-  /// The one or the other.
+  /// Returns true if the peer has ended cleanly or is gone.
   [[nodiscard]] bool has_ended() const noexcept { return n_peer_wrote_ || is_peer_gone_; }
 
-  /// 0 for none.
+  /// errno of the failure, or 0.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
@@ -61,7 +62,7 @@ class SideChannel {
   void note_end(const net::IoResult& result) noexcept;
 
   Fd socket_;
-  std::vector<std::byte> greeting_;  // Still to be sent.
+  std::vector<std::byte> greeting_;  // Bytes that are not sent yet.
   std::vector<std::byte> peers_greeting_;
   std::array<std::byte, sizeof(std::uint64_t)> word_{};
   std::size_t n_of_word_ = 0;

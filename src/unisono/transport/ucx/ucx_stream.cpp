@@ -1,42 +1,24 @@
 #include "unisono/transport/ucx/ucx_stream.h"
 
-#include <poll.h>
-#include <ucp/api/ucp.h>
-
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/base/fd.h"
-#include "unisono/base/mutex.h"
-#include "unisono/net/io.h"
-#include "unisono/transport/stream.h"
-#include "unisono/transport/ucx/library.h"
-#include "unisono/transport/ucx/progress_thread.h"
-#include "unisono/transport/ucx/side_channel.h"
-#include "unisono/transport/ucx/ucx_streams.h"
+#include "unisono/transport/ucx/context.h"
 
 namespace unisono::ucx {
 namespace {
 
 constexpr std::size_t kChunkBytes = 256 << 10;
 
-// From the peer's end until all that it wrote has come.
+// Limit from the peer's end until all data has arrived.
 constexpr std::chrono::seconds kRestTimeout{5};
 
 constexpr std::chrono::seconds kFlushTimeout{1};
@@ -83,7 +65,7 @@ UcxStream::~UcxStream() {
   library().worker_destroy(worker_);
 }
 
-// Until the peer's UCX has it.
+// Waits until the peer's UCX has received all data.
 void UcxStream::flush(Deadline deadline) noexcept {
   void* flushing = nullptr;
   {
@@ -210,7 +192,7 @@ void UcxStream::connect() {
   const ucs_status_t status = library().ep_create(worker_, &params, &endpoint_);
   if (status != UCS_OK) {
     endpoint_ = nullptr;
-    // A peer that has ended meanwhile can't be reached either.
+    // A peer that has ended meanwhile is also unreachable.
     (void)peer_.hear_end();
     error_number_ = peer_.has_ended() ? ECONNRESET : EHOSTUNREACH;
   }
@@ -266,7 +248,7 @@ bool UcxStream::are_chunks_done() noexcept {
 bool UcxStream::progress(std::vector<pollfd>& polls) {
   const MutexLock lock(mutex_);
   if (work()) {
-    bell_.wake();  // Who sleeps would not see it at event_fd_, nor on the socket.
+    bell_.wake();  // A sleeping thread would not see the change at event_fd_ or on the socket.
     return false;
   }
   if (endpoint_ != nullptr) {
@@ -305,7 +287,8 @@ void UcxStream::release_data() noexcept {
   }
 }
 
-// Once the peer has ended: out of UCX, which drops what has come when the peer's endpoint goes.
+// After the peer has ended, copies the rest out of UCX, which drops received data when the peer's
+// endpoint is closed.
 void UcxStream::take_rest() noexcept {
   const std::optional<std::uint64_t> n_bytes = peer_.n_peer_wrote();
   if (!n_bytes || has_all_) {
@@ -330,7 +313,8 @@ net::IoResult UcxStream::read_some(std::span<std::byte> bytes) noexcept {
   const MutexLock lock(mutex_);
   const std::optional<net::IoResult> end = advance();
   if (is_plain_) {
-    // A rank whose group has failed turns others away without more ado, with the reason.
+    // After a failure of its group, a rank rejects a connection with an abort frame, without a UCX
+    // address.
     return peer_.read_plain(bytes);
   }
   if (end) {
@@ -348,7 +332,7 @@ net::IoResult UcxStream::read_some(std::span<std::byte> bytes) noexcept {
                      : find_end();
 }
 
-// Nothing is there to be read.
+// Returns the state of a stream without readable data: closed, failed or still open.
 net::IoResult UcxStream::find_end() noexcept {
   const bool has_died = peer_.is_peer_gone() && !peer_.n_peer_wrote();
   if (has_all_ || (has_died && peer_.error_number() == 0)) {
@@ -397,7 +381,7 @@ void UcxStream::end_writing() noexcept {
 
 std::string UcxStream::describe(int error_number) const {
   if (error_number == EPROTO) {
-    return "it does not speak UCX: UNISONO_TRANSPORT has to be the same on all ranks";
+    return "it does not use UCX: UNISONO_TRANSPORT has to be the same on all ranks";
   }
   if (error_number == EHOSTUNREACH) {
     return "UCX finds no network that both have, with IPv4 or InfiniBand (UCX_NET_DEVICES, "

@@ -14,19 +14,20 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/fd.h"
 #include "unisono/base/mutex.h"
+#include "unisono/net/event_loop.h"
 #include "unisono/net/io.h"
-#include "unisono/net/wakeup.h"
 #include "unisono/transport/stream.h"
 #include "unisono/transport/ucx/side_channel.h"
 
 namespace unisono::ucx {
 
-/// A stream of UCX's, beside the socket on which the ranks have said hello: a SideChannel, whose
-/// end without a last word is a dead rank's.
+/// A stream over OpenUCX. The socket of the handshake remains open as a SideChannel; if the socket
+/// ends without the count of written bytes, the peer has died.
 ///
-/// What is written is copied into memory of the stream's own, since UCX reads it later; the
-/// process's ProgressThread sees that it gets on. The destructor waits until the peer's UCX has it:
-/// for a second at most.
+/// Written data is copied into memory of the stream, because UCX reads the data later; the
+/// process's ProgressThread drives the transfer. Owned by a FrameStream and registered with the
+/// ProgressThread. Not thread-safe, except for progress(). The destructor blocks for a second at
+/// most, until the peer's UCX has received the data.
 class UcxStream final : public transport::Stream {
  public:
   /// Throws Error(kSystem).
@@ -48,12 +49,12 @@ class UcxStream final : public transport::Stream {
 
   [[nodiscard]] std::string describe(int error_number) const override;
 
-  /// Lets UCX go on. Adds to `polls` what poll(2) is to wait for before the next time; false: it is
-  /// to be called again. Any thread.
+  /// Drives UCX. Appends to `polls` the descriptors to poll before the next call. Returns false if
+  /// the caller must call again without a wait. Any thread.
   [[nodiscard]] bool progress(std::vector<pollfd>& polls) UNISONO_EXCLUDES(mutex_);
 
  private:
-  // What is on its way, until UCX has done with it.
+  // A copy of written data that UCX uses until `request` is complete.
   struct Chunk {
     std::vector<std::byte> bytes = {};
     void* request = nullptr;
@@ -61,9 +62,10 @@ class UcxStream final : public transport::Stream {
 
   static void note_error(void* stream, ucp_ep_h endpoint, ucs_status_t status);
 
-  // Nothing: it goes on. Else what a call is to return.
+  // Drives UCX. Returns std::nullopt if the stream is usable, otherwise the result that the caller
+  // must return.
   [[nodiscard]] std::optional<net::IoResult> advance() noexcept UNISONO_REQUIRES(mutex_);
-  // True: something has happened.
+  // Drives the handshake or UCX. Returns true if the state has changed.
   [[nodiscard]] bool work() noexcept UNISONO_REQUIRES(mutex_);
   void greet() UNISONO_REQUIRES(mutex_);
   void connect() UNISONO_REQUIRES(mutex_);
@@ -79,23 +81,23 @@ class UcxStream final : public transport::Stream {
   void close_endpoint() noexcept UNISONO_REQUIRES(mutex_);
 
   SideChannel peer_;
-  Mutex mutex_;       // Held while UCX works, which does not wait.
-  net::Wakeup bell_;  // Rung where something has come that event_fd_ does not tell of.
+  Mutex mutex_;       // Held during calls of UCX, which do not block.
+  net::Wakeup bell_;  // Rung for changes that event_fd_ does not report.
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
   ucp_ep_h endpoint_ = nullptr;  // Null until the peer's address is known.
 
-  bool is_plain_ = false;  // The peer said something else.
+  bool is_plain_ = false;  // The peer sent other data instead of a UCX address.
 
   std::array<Chunk, 4> chunks_;
   std::uint64_t n_written_ = 0;
   bool has_ended_ = false;
 
-  std::span<const std::byte> data_;  // To be read: of UCX's own memory, or `rest_`.
-  void* data_begin_ = nullptr;       // That memory.
+  std::span<const std::byte> data_;  // Data to be read, in UCX's memory or in `rest_`.
+  void* data_begin_ = nullptr;       // UCX's memory to release, or null.
   std::vector<std::byte> rest_;
   std::uint64_t n_read_ = 0;
-  bool has_all_ = false;  // What the peer has written: it is read, or in `data_`.
+  bool has_all_ = false;  // All data of the peer was read or is in `data_`.
   Deadline rest_by_ = Deadline::never();
   int error_number_ = 0;
 };

@@ -26,7 +26,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/net/io.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/ucx/ucx_streams.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::ucx {
 namespace {
@@ -70,14 +70,14 @@ void write_all(transport::Stream& stream, std::span<const std::byte> bytes) {
   ASSERT_TRUE(bytes.empty());
 }
 
-// What comes until the stream ends, and how it ends.
-struct Heard {
+// All bytes until the end of the stream, and the kind of end.
+struct IncomingFrame {
   std::vector<std::byte> bytes;
   net::IoResult end;
 };
 
-Heard read_all(transport::Stream& stream) {
-  Heard heard;
+IncomingFrame read_all(transport::Stream& stream) {
+  IncomingFrame heard;
   std::vector<std::byte> buffer(70'000);
   const Deadline deadline = Deadline::after(kPatience);
   while (!deadline.has_passed()) {
@@ -100,7 +100,7 @@ class UcxStreamTest : public ::testing::Test {
 #ifdef __SANITIZE_THREAD__
     GTEST_SKIP() << "ThreadSanitizer doesn't see what orders libucp's accesses";
 #endif
-    // Its hooks in the memory functions don't get on with LeakSanitizer.
+    // UCX's hooks in the memory functions conflict with LeakSanitizer.
     ::setenv("UCX_MEM_EVENTS", "no", 0);  // NOLINT(concurrency-mt-unsafe): no other thread yet.
     try {
       (void)prepare_streams();
@@ -114,7 +114,7 @@ TEST_F(UcxStreamTest, CarriesBytesBothWaysUntilBothHaveEnded) {
   std::array<Fd, 2> sockets = connected_sockets();
   const std::vector<std::byte> small = make_bytes(57);
   const std::vector<std::byte> large = make_bytes(5'000'001);
-  Heard at_other;
+  IncomingFrame at_other;
   std::thread other([&] {
     UcxStream stream(std::move(sockets[1]));
     write_all(stream, large);
@@ -123,7 +123,7 @@ TEST_F(UcxStreamTest, CarriesBytesBothWaysUntilBothHaveEnded) {
   });
   UcxStream stream(std::move(sockets[0]));
   write_all(stream, small);
-  const Heard heard = read_all(stream);
+  const IncomingFrame heard = read_all(stream);
   stream.end_writing();
   other.join();
   EXPECT_EQ(heard.end.status, net::IoStatus::kClosed);
@@ -136,7 +136,7 @@ TEST_F(UcxStreamTest, HandsOverWhatWasWrittenBeforeItIsDestroyed) {
   std::array<Fd, 2> sockets = connected_sockets();
   const std::vector<std::byte> bytes = make_bytes(300'000);
   UcxStream stays(std::move(sockets[0]));
-  Heard heard;
+  IncomingFrame heard;
   std::thread other([&] {
     UcxStream leaves(std::move(sockets[1]));
     write_all(leaves, bytes);
@@ -147,7 +147,7 @@ TEST_F(UcxStreamTest, HandsOverWhatWasWrittenBeforeItIsDestroyed) {
   EXPECT_TRUE(heard.bytes == bytes);
 }
 
-// Read by a rank that has computed while its peer left.
+// The reader has computed while its peer left.
 TEST_F(UcxStreamTest, IsDestroyedOnceThePeersProcessHasWhatWasWritten) {
   std::array<Fd, 2> sockets = connected_sockets();
   const std::vector<std::byte> bytes = make_bytes(300'000);
@@ -169,7 +169,7 @@ TEST_F(UcxStreamTest, IsDestroyedOnceThePeersProcessHasWhatWasWritten) {
   EXPECT_TRUE(heard == bytes);
 }
 
-// How often it looked until 8 bytes came.
+// Returns the number of polls until 8 bytes arrived.
 int read_8(transport::Stream& stream) {
   int n_looks = 0;
   std::array<std::byte, 8> bytes{};
@@ -186,7 +186,7 @@ int read_8(transport::Stream& stream) {
   return n_looks;
 }
 
-// Once the two know each other.
+// Measured after both sides have connected.
 TEST_F(UcxStreamTest, SleepsUntilSomethingComes) {
   std::array<Fd, 2> sockets = connected_sockets();
   std::thread other([&] {
@@ -217,7 +217,7 @@ TEST_F(UcxStreamTest, PassesOnWhatAPeerSaysThatDoesNotSpeakUcx) {
       transport::encode_abort(0, Error(ErrorCode::kTimeout, "the reason"));
   ASSERT_EQ(net::write_some(sockets[1].get(), abort).n_bytes, abort.size());
   ASSERT_EQ(::shutdown(sockets[1].get(), SHUT_WR), 0);
-  const Heard heard = read_all(stream);
+  const IncomingFrame heard = read_all(stream);
   EXPECT_EQ(heard.end.status, net::IoStatus::kClosed);
   EXPECT_TRUE(heard.bytes == abort);
   const net::IoResult written = stream.write_some(abort, {});

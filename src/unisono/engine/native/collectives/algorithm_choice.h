@@ -5,45 +5,45 @@
 #include <set>
 #include <utility>
 
-#include "unisono/base/algorithm.h"
-#include "unisono/base/link_costs.h"
+#include "unisono/base/config.h"
+#include "unisono/base/reduction.h"
 #include "unisono/collective/choose.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/collective/topology.h"
+#include "unisono/engine/engine.h"
+#include "unisono/engine/group_engine.h"
 #include "unisono/engine/native/operation_context.h"
-#include "unisono/engine/operation.h"
-#include "unisono/health/rank_status.h"
-#include "unisono/kernels/compress.h"
 
 namespace unisono::engine {
 
-/// Which ranks an operation that reduces leaves a result on.
+/// Returns the ranks that receive a result of a reduction.
 [[nodiscard]] collective::Receivers receivers_of(const Operation& operation);
 
-/// What each rank contributes to it.
+/// Returns the size of each rank's contribution to a reduction.
 [[nodiscard]] std::int64_t contribution_bytes(const Operation& operation);
 
-/// What an algorithm does to elements on their way to other nodes.
-[[nodiscard]] kernels::Compression compression_of(Algorithm algorithm);
-
-/// How a group's reductions are carried out: as the caller says, else as costs least. All ranks
-/// choose the same. The debug log of rank 0 says what was chosen and why, once for each kind and
-/// magnitude.
+/// Chooses the algorithm of each reduction of a group: the caller's choice, otherwise the cheapest.
+/// All ranks choose the same algorithm. The debug log of rank 0 has the choice and the reason, once
+/// for each kind and magnitude.
+///
+/// Owned by NativeEngine; used only by the thread that executes an operation, except for check().
 class AlgorithmChoice {
  public:
-  /// `links`: what links cost, if it is known. The others outlive it.
+  /// `links`: costs of links, if the configuration has them. The other arguments must outlive the
+  /// object.
   AlgorithmChoice(const collective::Topology& topology,
-                  const health::RankStatus& ranks,
+                  const GroupContext& group,
                   const std::optional<LinkCosts>& links);
 
-  /// Throws Error(kInvalidArgument) if the algorithm that the caller asks for can't carry it out.
+  /// Throws Error(kInvalidArgument) if the caller's algorithm can't execute the operation.
   /// Thread-safe.
   void check(const Operation& operation) const;
 
+  /// Returns the algorithm for a reduction, equal on all ranks.
   [[nodiscard]] Algorithm choose(const Operation& operation);
 
-  /// After an operation: finds out what links cost, if choices depend on it. Where not all ranks
-  /// were told, they measure it.
+  /// Called after an operation: finds the costs of links, if choices depend on them. The ranks
+  /// measure the costs unless all ranks were given them.
   void learn(OperationContext& context);
 
  private:
@@ -51,14 +51,14 @@ class AlgorithmChoice {
   void explain(const Operation& operation, const collective::Receivers& receivers);
 
   const collective::Topology& topology_;
-  const health::RankStatus& ranks_;
+  const GroupContext& group_;
   std::optional<LinkCosts> given_;
-  // The same on all ranks, unless nothing depends on it; before that what is usual.
+  // Equal on all ranks. Empty before the first measurement: default costs then apply.
   std::optional<LinkCosts> agreed_;
   const char* source_ = "not measured";
   collective::Chooser chooser_;
 
-  // What it chose last: most calls are like the one before.
+  // The last choice: most calls repeat the call before.
   struct Choice {
     collective::Receivers::Kind receivers = collective::Receivers::Kind::kAll;
     std::int64_t n_bytes = -1;

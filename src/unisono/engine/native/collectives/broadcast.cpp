@@ -9,15 +9,15 @@
 #include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/collectives/local_exchange.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/transport/remote/exchange.h"
 #include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
 namespace {
 
 using collective::ElementRange;
 
-// The one offer of the node's root, for all.
+// The node's root makes a single offer to all ranks.
 void broadcast_in_node(OperationContext& context, int root_local_rank) {
   const bool is_root = context.self() == root_local_rank;
   const std::span buffer(context.out_bytes(),
@@ -40,8 +40,8 @@ void broadcast_in_node(OperationContext& context, int root_local_rank) {
   local.take();
 }
 
-// A broadcast between nodes, one segment after the other: on the root's node every rank sends its
-// chunks of the segment to its deputies on the other nodes; those write them to all ranks of their
+// A broadcast between nodes, segment by segment. On the root's node every rank sends chunks of the
+// segment to deputies on the other nodes; a deputy writes the chunks to all ranks of the deputy's
 // node.
 class BroadcastBetweenNodes {
  public:
@@ -81,7 +81,7 @@ void BroadcastBetweenNodes::run() {
   const bool is_root = is_source && context_.self() == root_index;
   const std::int64_t n_bytes = context_.operation.out.n_bytes();
   std::int64_t begin = 0;
-  // A buffer of no elements is exchanged too: that is how a rank with another count is found.
+  // An empty buffer is exchanged too, in order to detect a rank with another count.
   do {
     const ElementRange range{.begin = begin, .end = std::min(begin + shm::kStagingBytes, n_bytes)};
     if (is_root) {
@@ -107,7 +107,7 @@ void BroadcastBetweenNodes::run() {
   } while (begin < n_bytes);
 }
 
-// Counted from the segment's begin.
+// Byte positions count from the begin of the segment.
 ElementRange BroadcastBetweenNodes::bytes_of_chunk(int chunk, ElementRange segment) const {
   return collective::chunk_of({.begin = 0, .end = segment.count()},
                               topology_.world_size(),
@@ -130,7 +130,8 @@ void BroadcastBetweenNodes::send_segment(ElementRange range, const std::byte* so
       }
     }
   }
-  // Who only sends would not learn that its peers called something else.
+  // Empty receipts in the other direction: a rank that only sends would not detect a different call
+  // of its peer.
   std::vector<tcp::Incoming> receipts;
   for (const tcp::Outgoing& sent : sends) {
     receipts.push_back({.rank = sent.rank, .data = {}});

@@ -1,19 +1,132 @@
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/error.h"
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/engine/engine.h"
 #include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/collectives/local_exchange.h"
 #include "unisono/engine/native/operation_context.h"
-#include "unisono/engine/operation.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/tcp/exchange.h"
+#include "unisono/transport/remote/exchange.h"
 
 namespace unisono::engine {
+namespace {
+
+using transport::OperationKind;
+
+// The memory is replaced by a smaller block after kSmallCalls consecutive calls that need less than
+// 1/kSmallPart of the memory.
+constexpr int kSmallCalls = 16;
+constexpr std::size_t kSmallPart = 4;
+
+// Returns the total number of elements.
+std::int64_t count_of(const std::vector<Buffer>& buffers) {
+  return std::accumulate(
+      buffers.begin(), buffers.end(), std::int64_t{0}, [](std::int64_t sum, const Buffer& buffer) {
+        return sum + buffer.count;
+      });
+}
+
+// Returns block `index` of `n_blocks` equal blocks.
+Buffer block_of(const Buffer& whole, int index, int n_blocks) {
+  Buffer block = whole;
+  block.count = whole.count / n_blocks;
+  if (whole.data != nullptr) {
+    block.data = static_cast<std::byte*>(whole.data) + index * block.n_bytes();
+  }
+  return block;
+}
+
+std::byte* copy(const Buffer& from, std::byte* to) {
+  return std::copy_n(static_cast<const std::byte*>(from.data), from.n_bytes(), to);
+}
+
+// Concatenates the blocks for or from rank `index` of all buffers.
+void join(const std::vector<Buffer>& buffers, int index, int n_blocks, const Buffer& joined) {
+  auto* to = static_cast<std::byte*>(joined.data);
+  for (const Buffer& buffer : buffers) {
+    to = copy(block_of(buffer, index, n_blocks), to);
+  }
+}
+
+// The inverse of join().
+void part(const Buffer& joined, const std::vector<Buffer>& buffers, int index, int n_blocks) {
+  Buffer rest = joined;
+  for (const Buffer& buffer : buffers) {
+    const Buffer block = block_of(buffer, index, n_blocks);
+    rest.count = block.count;
+    copy(rest, static_cast<std::byte*>(block.data));
+    rest.data = static_cast<std::byte*>(rest.data) + block.n_bytes();
+  }
+}
+
+}  // namespace
+
+Buffer Coalescing::take(const Operation& operation, std::int64_t begin, std::int64_t count) {
+  const DType dtype = operation.descriptor.dtype;
+  return {.data = memory_.get() + begin * static_cast<std::int64_t>(size_of(dtype)),
+          .count = count,
+          .dtype = dtype};
+}
+
+Operation Coalescing::pack(const Operation& operation, int world_size) {
+  Operation packed = operation;
+  const bool gathers = operation.descriptor.kind == OperationKind::kAllGatherCoalesced;
+  const bool scatters = operation.descriptor.kind == OperationKind::kReduceScatterCoalesced;
+  const std::int64_t n_in = count_of(operation.ins);
+  const std::int64_t n_out = count_of(operation.outs);
+  const auto element_bytes = static_cast<std::int64_t>(size_of(operation.descriptor.dtype));
+  make_room(static_cast<std::size_t>((n_in + n_out) * element_bytes));
+  packed.ins.clear();
+  packed.outs.clear();
+  packed.in = take(operation, 0, n_in);
+  packed.out = take(operation, n_in, n_out);
+  for (int rank = 0; (gathers || scatters) && rank < world_size; ++rank) {
+    if (gathers) {
+      packed.outs.push_back(block_of(packed.out, rank, world_size));
+    } else {
+      packed.ins.push_back(block_of(packed.in, rank, world_size));
+      join(operation.ins, rank, world_size, packed.ins.back());
+    }
+  }
+  if (!scatters) {
+    join(operation.ins, 0, 1, packed.in);
+  }
+  return packed;
+}
+
+void Coalescing::make_room(std::size_t n_bytes) {
+  n_small_calls_ = n_bytes < n_bytes_ / kSmallPart ? n_small_calls_ + 1 : 0;
+  if (n_bytes <= n_bytes_ && n_small_calls_ < kSmallCalls) {
+    return;
+  }
+  memory_.reset();  // Freed before the new memory is allocated.
+  n_bytes_ = 0;
+  memory_ = std::make_unique_for_overwrite<std::byte[]>(n_bytes);
+  n_bytes_ = n_bytes;
+  n_small_calls_ = 0;
+}
+
+void Coalescing::unpack(const Operation& packed, const Operation& operation) {
+  if (packed.outs.empty()) {
+    part(packed.out, operation.outs, 0, 1);
+    return;
+  }
+  const auto world_size = static_cast<int>(packed.outs.size());
+  for (int rank = 0; rank < world_size; ++rank) {
+    part(packed.outs[static_cast<std::size_t>(rank)], operation.outs, rank, world_size);
+  }
+}
+
 namespace {
 
 using transport::OperationKind;
@@ -25,8 +138,8 @@ Sink bytes_of(const Buffer& buffer) {
   return {static_cast<std::byte*>(buffer.data), static_cast<std::size_t>(buffer.n_bytes())};
 }
 
-// What this rank gives each rank, and takes from it; nothing where the two have no part in each
-// other.
+// Data that this rank gives to each rank, and takes from each rank; std::nullopt if the operation
+// moves no data between the two.
 struct Transfers {
   const Operation& operation;
 
@@ -58,7 +171,7 @@ LocalTransfers local_part(const OperationContext& context, const Transfers& tran
   for (const int rank : context.topology.local_ranks()) {
     const std::optional<Source> gives = transfers.gives(rank);
     const std::optional<Sink> takes = transfers.takes(rank);
-    // What all get is one offer.
+    // Equal data for several ranks is a single offer.
     const bool is_as_before = gives && !local.offers.empty() &&
                               local.offers.back()[0].data() == gives->data() &&
                               local.offers.back()[0].size() == gives->size();
@@ -74,8 +187,8 @@ LocalTransfers local_part(const OperationContext& context, const Transfers& tran
   return local;
 }
 
-// Every pair talks in both directions: who only sent would not learn that its peer called something
-// else.
+// Every pair exchanges messages in both directions: a rank that only sends would not detect a
+// different call of its peer.
 void exchange_between_nodes(OperationContext& context, const Transfers& transfers) {
   std::vector<tcp::Outgoing> sends;
   std::vector<tcp::Incoming> receives;
@@ -94,14 +207,15 @@ void exchange_between_nodes(OperationContext& context, const Transfers& transfer
   context.exchange.run(sends, receives);
 }
 
-// The rank of this node that has a block after the exchange between nodes, and passes it on to its
-// node: each has its own, and those of other nodes' ranks for which it is the deputy.
+// Returns the rank of this node that has a block after the exchange between nodes, and distributes
+// the block on the node. Each rank holds its own block, and the blocks of other nodes' ranks for
+// which the rank is the deputy.
 int holder_of(const collective::Topology& topology, int block) {
   return collective::deputy_for(topology, topology.node(), block);
 }
 
-// Each block goes to one rank of every other node, in the order of blocks: so both ends of a pair
-// post their messages alike.
+// Each block goes to a single rank of every other node, in the order of blocks, so that both ends
+// of a pair post messages in the same order.
 void exchange_blocks(OperationContext& context) {
   const collective::Topology& topology = context.topology;
   std::vector<tcp::Outgoing> sends;

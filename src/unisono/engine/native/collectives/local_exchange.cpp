@@ -3,30 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <memory_resource>
 #include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "unisono/base/error.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/shm/cache_line.h"
-#include "unisono/transport/shm/control_block.h"
 
 namespace unisono::engine {
 namespace {
 
 using shm::Exposure;
 
-// Where several ranks take the same, staging copies it once for all of them, and from then on it is
-// in a cache.
+// Data for several takers is staged above this size: staging copies the data once for all takers,
+// and brings it into a cache.
 constexpr std::int64_t kMostForMany = 128 << 10;
 
-// Where one side has nothing else to do, staging lets both work at the same time.
+// One-sided transfers are staged above this size, so that giver and taker work at the same time.
 constexpr std::int64_t kMostOneSided = 1 << 20;
 
 template <class Bytes>
@@ -38,7 +31,7 @@ std::int64_t n_bytes_of(const Pieces<Bytes>& pieces) {
   return static_cast<std::int64_t>(sum);
 }
 
-// Calls `visit(part, at)` for the parts of `pieces` that make up bytes begin, ..., begin + n - 1;
+// Calls `visit(part, at)` for the parts of `pieces` that cover bytes begin, ..., begin + n - 1;
 // `at` counts from begin.
 template <class Bytes, class Visit>
 void for_each_part(const Pieces<Bytes>& pieces,
@@ -86,7 +79,8 @@ void take_over(std::byte* from,
   });
 }
 
-// What a rank gives itself it takes in the same pieces. One may be where it is to go already.
+// Copies the data that a rank gives itself; source and sink have the same pieces. A piece may
+// already be in place.
 void copy_own(const LocalTransfers::Source& from, const LocalTransfers::Sink& to) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (!from[i].empty() && from[i].data() != to[i].data()) {
@@ -99,7 +93,8 @@ std::size_t index(int value) {
   return static_cast<std::size_t>(value);
 }
 
-// What is read where it lies must not change before all have read it.
+// Returns whether peers read the data in place. Such data must not change before all peers have
+// read it.
 bool stays(Exposure exposure) {
   return exposure == Exposure::kArena || exposure == Exposure::kProcess;
 }
@@ -158,7 +153,7 @@ bool LocalExchange::is_for_others(int offer) const {
   return offer_bytes_[index(offer)] > 0 && n_takers(offer) > 0;
 }
 
-// Rather than read out of the process.
+// Returns whether staging is faster than reads from the process.
 bool LocalExchange::is_better_staged(std::span<const int> offers, std::int64_t n_bytes) const {
   if (context_.peers.is_forced()) {
     return false;
@@ -235,12 +230,12 @@ void LocalExchange::describe_offers() {
   }
 }
 
-// Where ranks agree on a count, they agree on all sizes.
+// If ranks agree on a count, they agree on all sizes.
 bool LocalExchange::are_sizes_agreed() const {
   return context_.operation.descriptor.count != transport::kUneven;
 }
 
-// All see the same offers, so all come to the same words.
+// All ranks read the same offers, so all produce the same error text.
 void LocalExchange::check_sizes() const {
   if (are_sizes_agreed()) {
     return;
@@ -253,9 +248,9 @@ void LocalExchange::check_sizes() const {
       if (given != taken) {
         throw Error(ErrorCode::kMismatch,
                     fmt::format("{} gives {} elements to {}, which takes {}",
-                                context_.ranks.describe(context_.rank_at(from)),
+                                context_.group.describe(context_.rank_at(from)),
                                 given / context_.element_bytes(),
-                                context_.ranks.describe(context_.rank_at(to)),
+                                context_.group.describe(context_.rank_at(to)),
                                 taken / context_.element_bytes()));
       }
     }
@@ -268,7 +263,7 @@ void LocalExchange::take() {
   if (const int offer = transfers_.offer_to[index(self)]; offer >= 0) {
     copy_own(transfers_.offers[index(offer)], transfers_.from[index(self)]);
   }
-  // Each rank begins with its neighbour, so that not all read from the same one.
+  // Each rank begins with its neighbor, so that the ranks do not all read from the same rank.
   std::uint32_t n_windows = mine().n_windows;
   bool must_stay = stays(mine().exposure);
   for (int step = 1; step < context_.n_local(); ++step) {
@@ -281,8 +276,8 @@ void LocalExchange::take() {
   if (n_windows == 0 && must_stay) {
     context_.sync();
   }
-  // In step k a rank puts window k where the others can read it, and takes their windows k - 1: so
-  // one meeting per step is enough.
+  // In step k a rank stages window k for its peers, and takes window k - 1 of each peer, so that
+  // each step needs a single meeting.
   for (std::uint32_t step = 0; n_windows > 0 && step <= n_windows; ++step) {
     if (step < mine().n_windows) {
       stage(step);
@@ -299,7 +294,8 @@ void LocalExchange::take() {
   }
 }
 
-// What giver and taker know already is not read: another line would have to come from the giver.
+// If both ranks can derive the size, the offer is not read, because its cache line would have to
+// come from the giver.
 void LocalExchange::take_at_once(int giver) {
   const std::uint64_t sequence = context_.operation.sequence;
   const shm::Offer& offer = context_.control_block.offer(giver, context_.self(), sequence);
@@ -351,7 +347,7 @@ void LocalExchange::take_staged(int giver, std::int64_t window) {
   }
 }
 
-// Of a rank that makes another one in the same place for the next operation or window.
+// Takes data from a copy that the giver overwrites in the next operation or window.
 void LocalExchange::take_copy(int giver,
                               std::byte* copy,
                               std::int64_t begin,

@@ -11,7 +11,7 @@
 
 namespace unisono::engine {
 
-/// Bytes of several buffers, mostly of one, addressed as one sequence.
+/// Bytes of several buffers, usually of a single buffer, addressed as a sequence.
 template <class Bytes>
 class Pieces {
  public:
@@ -37,12 +37,12 @@ class Pieces {
   std::pmr::vector<Bytes> others_;
 };
 
-/// What this rank gives the ranks of its node, and takes from them.
+/// Data that this rank gives to each rank of the node, and takes from each rank.
 struct LocalTransfers {
   using Source = Pieces<std::span<const std::byte>>;
   using Sink = Pieces<std::span<std::byte>>;
 
-  /// With room for `n_local` ranks.
+  /// Reserves room for `n_local` ranks.
   LocalTransfers(std::pmr::memory_resource& memory, int n_local)
       : offers(&memory), offer_to(&memory), from(&memory) {
     const auto n = static_cast<std::size_t>(n_local);
@@ -51,29 +51,34 @@ struct LocalTransfers {
     from.reserve(n);
   }
 
+  /// Distinct data for other ranks; several ranks may take the same offer.
   std::pmr::vector<Source> offers;
-  std::pmr::vector<int> offer_to;  ///< By local rank: which of `offers` is for it, or -1.
-  std::pmr::vector<Sink> from;     ///< By local rank; as large as what that rank gives this one.
-  /// Whether the bytes of `offers` are there when show() is called, not only when take() is.
+  std::pmr::vector<int> offer_to;  ///< By local rank: index of the rank's offer, or -1.
+  std::pmr::vector<Sink> from;     ///< By local rank: memory for the data that this rank takes.
+  /// The bytes of `offers` are available at show(), not only at take().
   bool is_ready = true;
   /// Some ranks only give, or only take.
   bool is_one_sided = false;
 };
 
-/// Moves bytes between the ranks of a node. Each rank shows the others what it gives, and each
-/// takes its own: from a header or a slot if it is little, straight out of the giver's arena if it
-/// lies there, or out of its process if that pays; else window by window through staging buffers,
-/// two of them in turn.
+/// Moves bytes between the ranks of a node. Each rank publishes offers, and each taker reads small
+/// data from the giver's header or slot, and other data directly from the giver's arena, or from
+/// the giver's process if that is faster; otherwise window by window through two alternating
+/// staging buffers.
 ///
-/// All ranks of the node take part: show() before they enter the operation, take() after it.
+/// Lives on the stack of an operation. All ranks of the node take part: show() before entering the
+/// operation, take() after that.
 class LocalExchange {
  public:
+  /// `context` must outlive the object.
   LocalExchange(OperationContext& context, LocalTransfers transfers);
 
+  /// Publishes this rank's offers in its header, and copies small data that is ready into the
+  /// header or slot.
   void show();
 
-  /// Throws Error(kMismatch), the same on all ranks of the node, where a rank gives another more or
-  /// less than that takes.
+  /// Throws Error(kMismatch), with the same text on all ranks of the node, if a rank gives another
+  /// rank more or less data than the other rank takes.
   void take();
 
  private:
@@ -93,7 +98,7 @@ class LocalExchange {
     return context_.control_block.own_header(context_.operation.sequence).offers;
   }
 
-  // The source of an offer, if it is in one piece.
+  // Returns the source of an offer in a single piece, otherwise null.
   [[nodiscard]] const std::byte* only_piece(int offer) const;
 
   OperationContext& context_;

@@ -1,5 +1,3 @@
-#include "unisono/engine/native/collectives/node_reductions.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,9 +6,9 @@
 #include "unisono/base/buffer.h"
 #include "unisono/collective/reduce_plan.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
+#include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/kernels/reduce_tree.h"
 #include "unisono/transport/shm/control_block.h"
 
 namespace unisono::engine {
@@ -19,14 +17,15 @@ namespace {
 using collective::ElementRange;
 using collective::Receivers;
 
-// What is read of all peers at once, to be reduced while it is in the cache.
+// Bytes that are read from all peers together, and reduced while they are in the cache.
 constexpr std::int64_t kPieceBytes = 256 << 10;
 
-// With less, what passes through staging buffers stays in the caches nearest to the cores, and what
-// the kernel copies does not: more so where results are copied, too. With more than the last cache
-// holds, staging hides the time of one rank's copies behind another's.
+// Small data that passes through staging buffers stays in the caches nearest to the cores, but data
+// that the kernel copies does not; the difference is greater if results are copied, too. For data
+// larger than the last cache, staging overlaps the copies of different ranks.
 constexpr std::int64_t kLeastScattered = 256 << 10;
 constexpr std::int64_t kLeastReduced = 2 << 20;
+// Above this size staging is faster for all_reduce.
 constexpr std::int64_t kMostReduced = 24 << 20;
 
 // Reads a range of all peers' inputs, and reduces it into this rank's output.
@@ -93,7 +92,7 @@ collective::ElementRange node_chunk(const OperationContext& context,
 bool is_reachable(const OperationContext& context,
                   Receivers receivers,
                   int local_rank,
-                  const shm::Placement& placement) {
+                  const shm::SlotPlacement& placement) {
   const bool is_written = receivers.kind != Receivers::Kind::kOwner &&
                           receivers.include(context.rank_at(local_rank), 0);
   return placement.in_offset >= 0 && (placement.out_offset >= 0 || !is_written);
@@ -117,7 +116,7 @@ void reduce_symmetric(OperationContext& context, Receivers receivers, kernels::R
     context.outputs.push_back(context.out_bytes());
   }
   for (int peer = 0; peer < context.n_local(); ++peer) {
-    const shm::Placement& placement = context.header(peer).placement;
+    const shm::SlotPlacement& placement = context.header(peer).placement;
     context.inputs.push_back({.data = context.control_block.at(peer, placement.in_offset + offset),
                               .is_partial = false});
     const bool is_receiver =
@@ -143,7 +142,7 @@ bool can_reduce_by_reading(const OperationContext& context, const collective::Re
     return false;
   }
   for (int peer = 0; peer < context.n_local(); ++peer) {
-    const shm::Placement& placement = context.header(peer).placement;
+    const shm::SlotPlacement& placement = context.header(peer).placement;
     const bool is_shown = placement.in_address != 0 &&
                           (placement.out_address != 0 || kind == Receivers::Kind::kOwner);
     if (!is_shown) {

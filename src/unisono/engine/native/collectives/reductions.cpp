@@ -4,19 +4,16 @@
 #include <span>
 #include <vector>
 
-#include "unisono/base/algorithm.h"
 #include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
+#include "unisono/collective/canonical_tree.h"
 #include "unisono/collective/reduce_plan.h"
+#include "unisono/collective/topology.h"
 #include "unisono/engine/native/collectives/algorithm_choice.h"
 #include "unisono/engine/native/collectives/collectives.h"
-#include "unisono/engine/native/collectives/node_reductions.h"
-#include "unisono/engine/native/collectives/reduction_windows.h"
 #include "unisono/engine/native/collectives/window_reduction.h"
 #include "unisono/engine/native/operation_context.h"
-#include "unisono/kernels/compress.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/kernels/reduce_tree.h"
-#include "unisono/transport/shm/cache_line.h"
 #include "unisono/transport/shm/control_block.h"
 
 namespace unisono::engine {
@@ -25,13 +22,55 @@ namespace {
 using collective::Receivers;
 using collective::ReducePlan;
 
-constexpr shm::Placement kNowhere{
+template <class Key, class Plan, class Make>
+const Plan& find_or_make(std::map<Key, Plan>& plans, Key key, Make make) {
+  auto found = plans.find(key);
+  if (found == plans.end()) {
+    found = plans.emplace(key, make()).first;
+  }
+  return found->second;
+}
+
+}  // namespace
+
+ReducePlans::ReducePlans(const collective::Topology& topology)
+    : topology_(topology),
+      whole_tree_(
+          collective::reduce_steps(collective::leaves_of({.lo = 0, .hi = topology.world_size()}),
+                                   {.lo = 0, .hi = topology.world_size()})) {}
+
+const ReducePlan& ReducePlans::one_shot(Receivers receivers) {
+  return find_or_make(one_shot_[receivers.kind], receivers.root, [&] {
+    return collective::one_shot_plan(topology_, receivers);
+  });
+}
+
+const ReducePlan& ReducePlans::two_shot(Receivers receivers) {
+  return find_or_make(two_shot_[receivers.kind], receivers.root, [&] {
+    return collective::two_shot_plan(topology_, receivers);
+  });
+}
+
+const collective::StepPlan& ReducePlans::in_steps(Algorithm algorithm) {
+  return find_or_make(in_steps_, algorithm, [&] {
+    return collective::step_plan(algorithm, topology_.rank(), topology_.world_size());
+  });
+}
+
+namespace {
+
+using collective::Receivers;
+using collective::ReducePlan;
+
+constexpr shm::SlotPlacement kNowhere{
     .in_offset = -1, .out_offset = -1, .in_address = 0, .out_address = 0};
 
-// With less, a copy takes less than a second meeting, which takes longer where ranks share a core.
+// For smaller contributions a copy takes less time than a second meeting. A meeting takes longer if
+// ranks share a core.
 constexpr std::int64_t kLeastReached = 1 << 10;
 constexpr std::int64_t kLeastReachedOnSharedCore = 4 << 10;
 
+// Copies this rank's contribution, block by block, into the slot that its peers read.
 void copy_into_slot(OperationContext& context) {
   std::byte* slot = context.control_block.slot(context.self(), context.operation.sequence);
   const std::span<const Buffer> parts = context.operation.ins.empty()
@@ -42,26 +81,26 @@ void copy_into_slot(OperationContext& context) {
   }
 }
 
-// To this rank's own result, where the caller has it.
+// Returns this rank's contribution to the rank's own result, in the caller's buffer.
 const std::byte* own_contribution(const OperationContext& context) {
   const std::vector<Buffer>& blocks = context.operation.ins;
   const auto rank = static_cast<std::size_t>(context.topology.rank());
   return blocks.empty() ? context.in_bytes() : static_cast<const std::byte*>(blocks[rank].data);
 }
 
-// Whether a contribution is so large that ranks had better reach for each other's than copy it, if
-// they can. All ranks come to the same.
+// Returns true if reading the contributions in place, where possible, is faster than copying. The
+// result is equal on all ranks.
 bool may_be_reached(const OperationContext& context) {
   return contribution_bytes(context.operation) >= kLeastReached &&
          context.operation.descriptor.algorithm != Algorithm::kOneShot;
 }
 
-// Ranks that others can reach copy nothing, unless there is a rank that others can't reach. Returns
-// whether all can be reached.
+// A rank with reachable buffers copies no data, unless the buffers of another rank are not
+// reachable. Returns whether the buffers of all ranks are reachable.
 bool enter_with_slot_or_buffers(OperationContext& context, Receivers receivers) {
   const bool is_worth_it =
       context.has_cores || contribution_bytes(context.operation) >= kLeastReachedOnSharedCore;
-  const shm::Placement placement = is_worth_it ? context.place_in_arena() : kNowhere;
+  const shm::SlotPlacement placement = is_worth_it ? context.place_in_arena() : kNowhere;
   const bool is_own_reachable = is_reachable(context, receivers, context.self(), placement);
   if (!is_own_reachable) {
     copy_into_slot(context);
@@ -85,8 +124,8 @@ bool enter_with_slot_or_buffers(OperationContext& context, Receivers receivers) 
   return false;
 }
 
-// Calls `action` with the windows. Segments of staged ones are sized so that they are in the cache
-// still when they are read.
+// Calls `action` with the windows. The segments of staged windows are small enough to be in the
+// cache when peers read them.
 template <class Action>
 void with_windows(const OperationContext& context,
                   const ReducePlan& plan,
@@ -102,9 +141,9 @@ void with_windows(const OperationContext& context,
   action(BlockWindows(context, plan, std::max(share, grain)));
 }
 
-// In step k a rank takes window k - 2 out, puts its part of window k in the same place for its
-// peers to read, and reduces its chunk of window k - 1; so one meeting per step is enough, and two
-// buffers.
+// In step k a rank copies the result of window k - 2 out of a staging buffer, copies the
+// contribution to window k into the same buffer, and reduces the rank's chunk of window k - 1. Each
+// step thus needs a single meeting, and two buffers suffice.
 template <class Windows>
 void reduce_pipelined(OperationContext& context, const ReducePlan& plan, const Windows& windows) {
   const std::int64_t n_windows = windows.n_windows();
@@ -126,23 +165,23 @@ void reduce_pipelined(OperationContext& context, const ReducePlan& plan, const W
   }
 }
 
-// The size of a window must not depend on how the buffers lie in memory: that differs by node.
+// The size of a window must not depend on the place of the buffers in memory, which differs between
+// nodes.
 template <class Windows>
 void reduce_between_nodes(OperationContext& context,
                           const ReducePlan& plan,
-                          kernels::Compression compression,
                           const Windows& windows) {
   const bool is_in_place = is_symmetric(context, plan.receivers);
   for (std::int64_t index = 0; index < windows.n_windows(); ++index) {
     if (is_in_place) {
       const Window window = windows.symmetric(index);
-      WindowReduction(context, plan, window, compression).run();
+      WindowReduction(context, plan, window).run();
       continue;
     }
     windows.copy_in(index);
     context.sync();
     const Window window = windows.staged(index);
-    WindowReduction(context, plan, window, compression).run();
+    WindowReduction(context, plan, window).run();
     context.sync();
     windows.copy_out(index);
   }
@@ -176,7 +215,8 @@ void reduce_in_slots(OperationContext& context,
           : 0;
   context.inputs.clear();
   for (int peer = 0; peer < context.n_local(); ++peer) {
-    // What this rank gave is on the way to its peers.
+    // The cache lines of this rank's contribution are on the way to its peers, so the caller's
+    // buffer is read.
     const std::byte* const data =
         peer == context.self() ? own_contribution(context)
         : is_inline            ? context.header(peer).payload.data()
@@ -216,12 +256,11 @@ void reduce_one_shot(OperationContext& context, const ReducePlan& plan) {
 
 void reduce_two_shot(OperationContext& context,
                      const ReducePlan& plan,
-                     kernels::ReduceSteps steps,
-                     kernels::Compression compression) {
+                     kernels::ReduceSteps steps) {
   context.enter_with_buffers();
   if (context.topology.n_nodes() > 1) {
     with_windows(context, plan, shm::kStagingBytes, [&](const auto& windows) {
-      reduce_between_nodes(context, plan, compression, windows);
+      reduce_between_nodes(context, plan, windows);
     });
     return;
   }

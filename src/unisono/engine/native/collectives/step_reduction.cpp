@@ -5,17 +5,15 @@
 #include <span>
 #include <vector>
 
-#include "unisono/base/dtype.h"
-#include "unisono/base/reduce_kind.h"
+#include "unisono/base/buffer.h"
+#include "unisono/base/reduction.h"
 #include "unisono/collective/reduce_plan.h"
-#include "unisono/collective/step_plan.h"
 #include "unisono/engine/native/collectives/collectives.h"
 #include "unisono/engine/native/operation_context.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/kernels/reduce_tree.h"
 #include "unisono/transport/descriptor.h"
+#include "unisono/transport/remote/exchange.h"
 #include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/tcp/exchange.h"
 
 namespace unisono::engine {
 namespace {
@@ -27,10 +25,10 @@ using collective::StepPlan;
 
 constexpr std::array kOneStep{kernels::ReduceStep{.lhs = 0, .rhs = 1}};
 
-// One part of the buffer that fits into the staging buffers. Each rank has in its own what the
-// ranks of its node may read: what it has combined (in `in`), and the result (in `out`). Where
-// whole contributions are passed on, they alternate between the halves of `out`, and the result
-// needs no place there.
+// A part of the buffer that fits into the staging buffers. A rank's staging buffers contain the
+// data for the other ranks of the node: combined data (in `in`), and the result (in `out`). Whole
+// contributions that are passed on alternate between the halves of `out`, and the result is then
+// not staged.
 class StepWindow {
  public:
   StepWindow(OperationContext& context,
@@ -71,7 +69,8 @@ class StepWindow {
     return context_.control_block.staging_in(peer, index_);
   }
 
-  // What the ranks of a node read from `peer` in a step, if whole contributions are passed on.
+  // Returns the data that the ranks of a node read from `peer` in a step, if whole contributions
+  // are passed on.
   [[nodiscard]] std::byte* passed_on(int peer, std::size_t step) const {
     return context_.control_block.staging_out(peer, index_) +
            static_cast<std::int64_t>(step % 2) * (shm::kStagingBytes / 2);
@@ -99,8 +98,8 @@ class StepWindow {
     kernels::reduce(partial_task(std::span(&input, 1), {}, outputs), range_.count());
   }
 
-  // The transfers of a step: what this rank's peers are to read or get lies at `from(peer)`, and
-  // `size` bytes stand for an element. Calls `take(receive, data)` for each receive.
+  // Executes the transfers of a step. Data for this rank's peers lies at `from(peer)`, with `size`
+  // bytes for each element. Calls `take(receive, data)` for each receive.
   template <class From, class Take>
   void transfer(const Step& step, std::int64_t size, From from, Take take) const {
     const auto span_of = [&](auto* base, ChunkRange chunks) {
@@ -207,7 +206,7 @@ class StepWindow {
 
 void reduce_in_steps(OperationContext& context, const StepPlan& plan) {
   context.enter();
-  // What is passed on has half a staging buffer.
+  // Contributions that are passed on have half a staging buffer each.
   const std::int64_t n_halves = plan.passing == Passing::kArrived ? 2 : 1;
   const std::int64_t capacity = shm::kStagingBytes / n_halves / context.partial_bytes();
   std::int64_t index = 0;

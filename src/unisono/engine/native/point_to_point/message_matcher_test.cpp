@@ -3,43 +3,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
-#include "unisono/base/buffer.h"
-#include "unisono/base/dtype.h"
-#include "unisono/base/error.h"
 #include "unisono/base/fd.h"
-#include "unisono/base/log.h"
-#include "unisono/collective/topology.h"
-#include "unisono/health/rank_status.h"
-#include "unisono/rendezvous/roster/roster.h"
-#include "unisono/transport/packet.h"
-#include "unisono/transport/rank_address.h"
-#include "unisono/transport/shm/arena.h"
-#include "unisono/transport/shm/endpoint.h"
-#include "unisono/transport/tcp/dialer.h"
-#include "unisono/transport/tcp/packet_stream.h"
-#include "unisono/transport/tcp/peer_table.h"
-#include "unisono/transport/tcp/tcp_stream.h"
+#include "unisono/transport/dial.h"
+#include "unisono/transport/stream.h"
 
 namespace unisono::engine {
 namespace {
 
 constexpr std::int64_t kArenaBytes = 64 << 20;
 
-rendezvous::Roster roster_of(int rank) {
-  rendezvous::Roster roster{.rank = rank, .job = "test", .members = {}};
+transport::RankTable roster_of(int rank) {
+  transport::RankTable roster{.rank = rank, .job = "test", .members = {}};
   for (int member = 0; member < 2; ++member) {
-    rendezvous::Member& entry = roster.members.emplace_back();
-    entry.rank = member;
-    entry.world_size = 2;
+    transport::Member& entry = roster.members.emplace_back();
+    entry.job_rank = member;
     entry.host = "here";
     entry.pid = ::getpid();
     entry.node = "n";
@@ -47,7 +27,7 @@ rendezvous::Roster roster_of(int rank) {
   return roster;
 }
 
-// One of two ranks on a node, as this thread drives both.
+// A rank of a node with two ranks. A single thread runs both ranks.
 class Rank {
  public:
   Rank(int rank, std::vector<shm::EndpointMember> members)
@@ -58,15 +38,15 @@ class Rank {
             {.members = {},
              .secret = "",
              .mine = {.job = "test", .purpose = transport::kMessagePurpose, .rank = rank},
-             .caller = tcp::Caller::kEither,
+             .caller = tcp::DialingRank::kEither,
              .make_stream = tcp::prepare_streams(),
              .has_other_nodes = false},
             nullptr),
-        ranks_(roster_, "[rank]", Logger("test")),
-        matcher_({.topology = topology_,
+        matcher_({.ranks = roster_,
+                  .topology = topology_,
+                  .job_ranks = {},
                   .endpoint = endpoint_,
                   .packet_streams = packet_streams_,
-                  .ranks = ranks_,
                   .prefers_single_copy = false}) {}
 
   Message& post(bool is_send, int peer, int tag, const Buffer& buffer) {
@@ -106,20 +86,19 @@ class Rank {
 
   [[nodiscard]] const shm::Arena& arena() const { return endpoint_.arena(topology_.local_rank()); }
 
-  // The other end of the ring from this rank to the other.
+  // The receiving end of the ring from this rank to the other rank.
   std::unique_ptr<transport::PacketChannel> channel_to(int rank) { return endpoint_.channel(rank); }
 
  private:
-  rendezvous::Roster roster_;
+  transport::RankTable roster_;
   collective::Topology topology_;
   shm::Endpoint endpoint_;
   tcp::PeerTable<tcp::PacketStream> packet_streams_;
-  health::RankStatus ranks_;
   MessageMatcher matcher_;
   std::deque<Message> posted_;
 };
 
-// Two ranks. With a wrong pid they can't read each other's private memory.
+// Two ranks of a node. With a wrong pid neither rank can read the other's private memory.
 struct Pair {
   explicit Pair(pid_t pid = ::getpid()) {
     for (int rank = 0; rank < 2; ++rank) {
@@ -142,14 +121,14 @@ struct Pair {
     }
   }
 
-  // Until nothing moves any more.
+  // Advances both ranks until no data moves.
   void run() {
-    int n_looks = 0;
+    int n_polls = 0;
     bool has_moved = true;
     while (has_moved) {
       has_moved = ranks[0]->progress();
       has_moved = ranks[1]->progress() || has_moved;
-      ASSERT_LT(++n_looks, 100'000);
+      ASSERT_LT(++n_polls, 100'000);
     }
   }
 
@@ -171,8 +150,8 @@ Buffer buffer_of(std::vector<std::byte>& bytes) {
           .dtype = DType::kUInt8};
 }
 
-// The ways that large messages take: each kind of memory, with and without a look into the other
-// process.
+// The transfers of large messages: each kind of memory, with and without reads of the other
+// process's memory.
 TEST(MessageMatcher, OfAnyMemoryArriveByEachWay) {
   constexpr std::size_t kBytes = 3'333'333;
   for (const pid_t pid : {::getpid(), pid_t{0x7FFFFFFF}}) {
@@ -213,7 +192,7 @@ void expect_that_progress_names(Rank& rank, const std::string& peer) {
   }
 }
 
-// Its caller has the memory back, and has written to it.
+// The caller has reused the memory of the ended message.
 TEST(MessageMatcher, OfASenderThatHasGivenUpAreNotTakenAsReceived) {
   for (const bool is_in_arena : {false, true}) {
     Pair pair;
@@ -246,7 +225,7 @@ TEST(MessageMatcher, ToAReceiverThatHasGivenUpAreNotWritten) {
   EXPECT_TRUE(std::all_of(place, place + n_bytes, [](std::byte b) { return b == std::byte{0}; }));
 }
 
-// A sender that computes would be late for each segment.
+// A sender that computes would delay each segment.
 TEST(MessageMatcher, OfASenderThatDoesNotWaitAreReadWithoutItsHelp) {
   Pair pair;
   std::vector<std::byte> sent = bytes_of(3'333'333, 1);
@@ -260,7 +239,7 @@ TEST(MessageMatcher, OfASenderThatDoesNotWaitAreReadWithoutItsHelp) {
   EXPECT_FALSE(send.has_ended);
 }
 
-// As they are between two ranks that send small ones back and forth.
+// Two ranks alternately send small messages, as in a latency test.
 TEST(MessageMatcher, OfWhichNoneIsUnderWayAreReceivedAtOnce) {
   Pair pair;
   Rank& sender = *pair.ranks[0];
@@ -276,8 +255,8 @@ TEST(MessageMatcher, OfWhichNoneIsUnderWayAreReceivedAtOnce) {
   EXPECT_EQ(receiver.receive_at_once(0, 3, buffer_of(large)), Arrival::kNotYet);
 }
 
-// A message is sent with its call, and has come when its receiver knows of it: between the two it
-// is on its way.
+// n_sent() counts a message from the call of the send, n_arrived() from the first packet that the
+// receiver reads.
 TEST(MessageMatcher, AreCountedOnBothSides) {
   Pair pair;
   Rank& sender = *pair.ranks[0];
@@ -293,7 +272,7 @@ TEST(MessageMatcher, AreCountedOnBothSides) {
   sender.post(true, 1, 5, buffer_of(large));
   EXPECT_EQ(sender.messages().n_sent(1), 3U);
   EXPECT_EQ(receiver.messages().n_arrived(0), 1U);
-  // One that is unexpected, and one that is announced.
+  // An unexpected message with data, and an announced message.
   pair.run();
   EXPECT_EQ(receiver.messages().n_arrived(0), 3U);
   receiver.post(false, 0, 5, buffer_of(large));
@@ -334,7 +313,7 @@ TEST(MessageMatcher, ThatOthersAreBeforeAreNotReceivedAtOnce) {
   EXPECT_EQ(of_another, first);
 }
 
-// In segments, beside each other and beside small ones.
+// Large messages move in segments that alternate with each other and with small messages.
 TEST(MessageMatcher, OfManySizesInBothDirectionsDoNotHoldEachOtherUp) {
   Pair pair(0x7FFFFFFF);
   std::deque<std::vector<std::byte>> sent;
@@ -360,7 +339,7 @@ TEST(MessageMatcher, OfManySizesInBothDirectionsDoNotHoldEachOtherUp) {
   EXPECT_EQ(received, sent);
 }
 
-// What nobody receives is kept up to a limit; the rest stays with its sender.
+// The receiver keeps unexpected messages up to a limit; the sender keeps the rest.
 TEST(MessageMatcher, ThatNobodyReceivesAreKeptUpToALimit) {
   Pair pair;
   constexpr std::size_t kBytes = 4000;
@@ -384,11 +363,11 @@ TEST(MessageMatcher, ThatNobodyReceivesAreKeptUpToALimit) {
   }
   EXPECT_EQ(n_ended(), 1000);
   EXPECT_EQ(received, bytes);
-  // And there is room again.
+  // The receives have made room for further small messages.
   EXPECT_TRUE(pair.ranks[0]->post(true, 1, 1, buffer_of(bytes)).has_ended);
 }
 
-// Packets that make no sense, by a peer's mistake, are errors that name it.
+// An invalid packet is an error with the name of the peer.
 TEST(MessageMatcher, OfAPeerThatErrsAreErrors) {
   using transport::Packet;
   using transport::PacketKind;
@@ -408,10 +387,10 @@ TEST(MessageMatcher, OfAPeerThatErrsAreErrors) {
       EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
     }
   };
-  expect_refused({.kind = PacketKind::kTaken, .number = 3}, "does not wait for it");
-  expect_refused({.kind = PacketKind::kClear, .number = 3}, "does not wait for it");
-  expect_refused({.kind = PacketKind::kDelivered, .number = 3}, "does not wait for it");
-  expect_refused({.kind = PacketKind::kData, .n_bytes = 10}, "nobody asked for");
+  expect_refused({.kind = PacketKind::kTaken, .number = 3}, "expects no answer");
+  expect_refused({.kind = PacketKind::kClear, .number = 3}, "expects no answer");
+  expect_refused({.kind = PacketKind::kDelivered, .number = 3}, "expects no answer");
+  expect_refused({.kind = PacketKind::kData, .n_bytes = 10}, "was not requested");
   expect_refused({.kind = PacketKind::kCredit, .count = 1}, "more than was sent");
   for (const std::int64_t place : {std::int64_t{-1}, kArenaBytes - 3, INT64_MAX}) {
     expect_refused({.kind = PacketKind::kAnnounce,

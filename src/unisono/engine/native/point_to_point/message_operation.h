@@ -13,24 +13,28 @@
 #include "unisono/base/buffer.h"
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
-#include "unisono/engine/message_call.h"
-#include "unisono/engine/native/native_parts.h"
+#include "unisono/collective/topology.h"
+#include "unisono/engine/engine.h"
+#include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
-#include "unisono/health/wait_id.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/wait_monitor.h"
+#include "unisono/transport/stall.h"
+#include "unisono/transport/wait.h"
 
 namespace unisono::engine {
 
-/// What the waits of sends and receives use. The references outlive it.
+/// References shared by the waits of all sends and receives. They must outlive the waits.
 struct MessageWaiting {
   const NativeParts& parts;
   const MessageMatcher& matcher;
-  /// Takes up what has come in the meantime.
-  std::function<void()> look_again;
+  /// Processes the messages that have arrived in the meantime.
+  std::function<void()> poll_again;
 };
 
-/// A send or receive with its time limit, and the errors and reports about its wait.
+/// A send or receive with a time limit; builds the errors and reports about the wait.
+///
+/// A blocking call has the operation on the stack; PendingMessages owns an asynchronous operation.
+/// The mutex of PointToPointProgress protects both until they have ended.
 class MessageOperation final : public Message, private transport::WaitObserver {
  public:
   MessageOperation(const MessageCall& call, const MessageWaiting& waiting)
@@ -43,63 +47,84 @@ class MessageOperation final : public Message, private transport::WaitObserver {
         waiting_(waiting),
         timeout_(call.timeout) {}
 
-  /// When check() is to be called next, at the latest. Time begins with the first call of the two.
+  /// "send (f32[4], to rank 1, tag 3) of weights", with the ranks of the job.
+  [[nodiscard]] std::string text() const { return describe(*this, group().job_ranks); }
+
+  /// Returns whether the message may use a connection to another node.
+  [[nodiscard]] bool needs_network() const {
+    const collective::Topology& topology = group().topology;
+    return topology.n_nodes() > 1 &&
+           (peer == kAnyRank || topology.node_of(peer) != topology.node());
+  }
+
+  /// For an asynchronous operation: sets a check that finds accesses to the buffer from now until a
+  /// thread waits for the operation. A receive writes into other memory in the meantime.
+  void guard_buffer();
+
+  /// For an asynchronous operation that has ended: releases the buffer and completes the handle.
+  /// Called once, without a lock.
+  void complete();
+
+  /// Returns the latest time of the next check(). The time limit begins with the first call of
+  /// either function.
   [[nodiscard]] Deadline next_check();
 
-  /// Throws the request's error when it can't go on: its peer has left, say. Reports a stall if one
-  /// is due. Notes if its time is up: it is left alone then, until expire().
+  /// Throws the operation's error if the operation can't continue, for example because its peer has
+  /// left. Reports a stall that is due. If the time limit has passed, only records this; expire()
+  /// throws the error.
   void check();
 
-  /// Its time is up, and expire() has not been called: first who is late is asked, without a lock.
+  /// Returns whether the time limit has passed without a call of expire(). Before that call the
+  /// late rank is queried without the lock.
   [[nodiscard]] bool is_overdue() const { return is_overdue_; }
 
-  /// Throws the error of a request whose time is up; `late` is what the late rank does. Empty: that
-  /// could not be found out.
+  /// Throws the timeout error. `late` describes the state of the late rank; empty if that is
+  /// unknown.
   [[noreturn]] void expire(const std::string& late) const;
 
-  /// Whether it has waited for so long that the rank says so.
+  /// Returns whether the wait is long enough for the rank to publish it.
   [[nodiscard]] bool has_waited_long() const { return has_waited_long_; }
 
-  /// It waits for a rank, or any, and of its message nothing has come.
+  /// Returns whether this is a receive that no message has matched yet.
   [[nodiscard]] bool is_unanswered_receive() const {
     return !is_send && source == kAnyRank && !has_ended;
   }
 
-  /// Whether the rank may still send something: it has not left, and somebody listens for it.
+  /// Returns whether the rank may still send a message: it has not left, and is reachable.
   [[nodiscard]] bool may_send(int rank) const {
     return !has_departed(rank) && !waiting_.matcher.is_unreachable(rank);
   }
 
-  health::WaitId id;
+  transport::WaitId id;
 
-  /// The thread that does nothing else until it has ended; 0 for an asynchronous one.
+  /// The thread that blocks until the end; 0 for an asynchronous operation.
   std::uint64_t thread = 0;
 
-  /// For an asynchronous one; null when a thread waits in the call.
+  /// Handle of an asynchronous operation; null if a thread waits in the call.
   std::shared_ptr<MessageHandle> handle;
 
-  /// Why it failed.
+  /// Set if the operation has failed.
   std::optional<Error> error;
 
-  /// Its place among those that have not ended.
+  /// Index among the operations that have not ended.
   std::optional<std::size_t> place;
 
  private:
-  /// Thrown by the monitor, for check() alone.
+  /// Called by the monitor, which throws the error; check() catches it.
   [[nodiscard]] Error timed_out(std::span<const int> late_ranks) const override;
   [[nodiscard]] std::optional<Error> departed(std::span<const int> late_ranks) const override;
 
-  void listen() const override { waiting_.parts.health.listen(); }
+  void listen() const override { group().events.check_peers(); }
 
   void look_into(std::span<const int> late_ranks) const override;
 
   [[nodiscard]] std::optional<Deadline::Clock::time_point> waited_since() const override {
-    return is_attended ? WaitObserver::waited_since() : waiting_.parts.work_waits.waited_since(id);
+    return is_attended ? WaitObserver::waited_since() : group().events.blocked_since(id);
   }
 
   void show(Deadline::Clock::time_point since, std::span<const int> late_ranks) const override;
 
-  void hide() const noexcept override { waiting_.parts.health.hide_wait(id); }
+  void hide() const noexcept override { group().events.hide_wait(id); }
 
   void stalled(std::chrono::milliseconds waited, std::span<const int> late_ranks) const override;
 
@@ -108,20 +133,22 @@ class MessageOperation final : public Message, private transport::WaitObserver {
   [[nodiscard]] std::string describe_unexpected() const;
   [[nodiscard]] bool has_departed(int rank) const;
 
+  [[nodiscard]] const GroupContext& group() const { return waiting_.parts.group; }
+
   const MessageWaiting& waiting_;
   std::chrono::milliseconds timeout_;
   std::optional<transport::WaitMonitor> wait_monitor_;
-  // A connection may be on its way when its rank leaves, so it takes two looks to find all gone.
+  // A connection may be in progress when its rank leaves, so two checks must find all ranks gone.
   mutable bool were_all_gone_ = false;
   mutable bool has_waited_long_ = false;
   mutable bool is_overdue_ = false;
-  std::int64_t n_seen_bytes_ = 0;  // That had moved at the last check.
+  std::int64_t n_seen_bytes_ = 0;  // Value of n_moved_bytes at the last check.
 };
 
-/// Those of `requests` that have waited long, of a group with these ranks, in a phrase that follows
-/// their rank's name: "waits in recv (f32[4], from rank 1, tag 3)"; asynchronous ones are "under
-/// way". "" if there are none.
-[[nodiscard]] std::string describe_long_waits(std::span<MessageOperation* const> requests,
+/// Describes the operations that have waited long, in a phrase that follows the rank's name: "waits
+/// in recv (f32[4], from rank 1, tag 3)"; asynchronous operations are "under way". Returns "" if no
+/// operation has waited long. `job_ranks` are the ranks of the group.
+[[nodiscard]] std::string describe_long_waits(std::span<MessageOperation* const> operations,
                                               transport::JobRanks job_ranks);
 
 }  // namespace unisono::engine

@@ -2,327 +2,445 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include "unisono/base/deadline.h"
-#include "unisono/base/error.h"
-#include "unisono/base/mutex.h"
-#include "unisono/base/thread.h"
-#include "unisono/engine/message_call.h"
-#include "unisono/engine/native/point_to_point/buffer_check.h"
-#include "unisono/engine/native/point_to_point/message_matcher.h"
-#include "unisono/engine/native/point_to_point/message_operation.h"
-#include "unisono/transport/relayed_error.h"
-#include "unisono/transport/waiter.h"
+#include "unisono/transport/failure.h"
 
 namespace unisono::engine {
+namespace {
+
+using transport::Look;
+
+// Keeps the wait of other threads for the lock below a microsecond.
+constexpr int kSpinsPerLock = 16;
+
+// Messages that were sent before their rank left have arrived by then.
+constexpr std::chrono::seconds kReceivePatience{1};
+
+// Returns the number of times that the lock is taken for `n_spins` spins.
+constexpr int n_locks(int n_spins) {
+  return (n_spins + kSpinsPerLock - 1) / kSpinsPerLock;
+}
+
+}  // namespace
 
 PointToPointProgress::PointToPointProgress(const NativeParts& parts,
                                            GroupTransports& transports,
                                            bool has_cores)
     : parts_(parts),
       has_cores_(has_cores),
-      control_block_(transports.control_block()),
-      endpoint_(transports.endpoint()),
-      packet_streams_(transports.packet_streams()),
-      out_of_memory_(ErrorCode::kInternal, parts.ranks.prefix() + " is out of memory"),
-      matcher_({.topology = parts.transports.topology,
-                .endpoint = endpoint_,
-                .packet_streams = packet_streams_,
-                .ranks = parts.ranks,
-                // Only one of two ranks on one core can copy at a time.
-                .prefers_single_copy = parts.single_copy == SingleCopy::kAlways || !has_cores}),
+      pending_(parts, transports, has_cores),
+      sleep_state_(transports.endpoint(), transports.packet_streams()),
       waiting_{.parts = parts,
-               .matcher = matcher_,
-               .look_again = [this]() UNISONO_REQUIRES(mutex_) { take_all(); }} {}
+               .matcher = pending_.matcher(),
+               .poll_again = [this]() UNISONO_REQUIRES(mutex_) { pending_.advance_all(); }} {}
 
 PointToPointProgress::~PointToPointProgress() {
   finish();
 }
 
-// What a rank has sent before it left may be more than one look takes. Others may go on sending.
-void PointToPointProgress::take_all() {
-  constexpr int kMostLooks = 1000;
-  for (int n = 0; n < kMostLooks && advance(); ++n) {
-  }
-}
-
 int PointToPointProgress::pass(const MessageCall& call) {
   throw_if_closed();
-  if (call.is_send && send_at_once(call)) {
-    return kAnyRank;
+  if (call.is_send) {
+    const MutexLock lock(mutex_);
+    throw_if_stopping();
+    if (pending_.send_at_once(call)) {
+      return kAnyRank;
+    }
   }
-  MessageOperation request(call, waiting_);
-  request.is_attended = true;
-  request.thread = this_thread_number();
-  const Arrival arrival = spin_for(request);
+  MessageOperation operation(call, waiting_);
+  operation.is_attended = true;
+  operation.thread = this_thread_number();
+  const Arrival arrival = spin_for(operation);
   if (arrival == Arrival::kReceived) {
-    return request.source;
+    return operation.source;
   }
-  bool has_ended = false;
-  transport::WaitMode mode{};
+  transport::WaitMode mode = mode_of(operation);
+  if (arrival == Arrival::kNotYet) {
+    mode.n_spins = 0;
+  }
   {
     const MutexLock lock(mutex_);
     throw_if_stopping();
-    request.id = next_id();
-    post(request);
-    has_ended = request.has_ended && finished_.empty();
-    if (!has_ended) {
-      begin_spinning();
-      mode = mode_of(request);
-      if (arrival == Arrival::kNotYet) {
-        mode.n_spins = 0;
-      }
+    pending_.post(operation);
+    if (operation.has_ended && !pending_.has_finished()) {
+      return operation.source;
     }
+    sleep_state_.begin_spinning();
   }
-  if (!has_ended) {
-    drive(
-        request.thread,
-        [&] { return request.has_ended; },
-        mode,
-        has_cores_ && !needs_network(request) ? &spin_limit_ : nullptr);
+  drive(
+      operation.thread,
+      [&] { return operation.has_ended; },
+      mode,
+      has_cores_ && !operation.needs_network() ? &spin_limit_ : nullptr);
+  if (operation.error) [[unlikely]] {
+    throw Error(*operation.error);
   }
-  if (request.error) [[unlikely]] {
-    throw Error(*request.error);
-  }
-  return request.source;
+  return operation.source;
 }
 
 void PointToPointProgress::begin(std::span<const MessageCall> calls) {
   throw_if_closed();
-  Requests requests;
-  requests.reserve(calls.size());
+  PendingMessages::Operations operations;
+  operations.reserve(calls.size());
   for (const MessageCall& call : calls) {
-    requests.push_back(std::make_unique<MessageOperation>(call, waiting_));
+    operations.push_back(std::make_unique<MessageOperation>(call, waiting_));
   }
-  Requests finished;
+  PendingMessages::Operations finished;
   std::optional<Error> error;
   {
     const MutexLock lock(mutex_);
     throw_if_stopping();
-    const bool have_begun = guard([&]() UNISONO_REQUIRES(mutex_) {
-      // First of all: without the thread no message must begin.
-      start_progress();
-      for (std::unique_ptr<MessageOperation>& request : requests) {
-        begin(std::move(request));
-      }
-      return true;
-    });
-    error = have_begun ? std::nullopt : error_;
-    finished.swap(finished_);
-    if (n_async_ > 0) {
-      wake_watch();
+    // This comes first: no message may begin without the thread.
+    if (!progress_thread_.joinable()) {
+      std::thread thread;
+      (void)pending_.guard([&] {
+        thread = start_thread("unisono-message",
+                              "can't start the progress thread of its messages",
+                              [this] { make_progress(); });
+        return true;
+      });
+      progress_thread_ = std::move(thread);
+    }
+    const bool have_begun = pending_.begin(operations);
+    error = have_begun ? std::nullopt : pending_.error();
+    finished = pending_.take_finished();
+    if (pending_.n_async() > 0) {
+      sleep_state_.wake_sleeper();
       changed_.notify_all();
     }
   }
   if (error) [[unlikely]] {
-    parts_.failure.note_delivered();
+    parts_.group.failure.note_delivered();
     settle_failure();
   }
-  complete(finished);
+  PendingMessages::complete(finished);
   if (error) [[unlikely]] {
     throw Error(*error);
   }
 }
 
-bool PointToPointProgress::send_at_once(const MessageCall& call) {
-  const MutexLock lock(mutex_);
-  throw_if_stopping();
-  return guard([&]() UNISONO_REQUIRES(mutex_) {
-    return matcher_.send_at_once(call.peer, call.tag, call.buffer, call.label);
-  });
-}
-
-void PointToPointProgress::begin(std::unique_ptr<MessageOperation> request) {
-  request->id = next_id();
-  request->handle->begin(request->id);
-  if (parts_.checks_buffers) {
-    check_buffer(*request);
-  }
-  // finish_request() owns it again.
-  post(*request.release());
-}
-
-// From here on, until somebody waits.
-void PointToPointProgress::check_buffer(MessageOperation& request) const {
-  if (request.is_send) {
-    request.handle->set_check(unchanged_check(request.buffer, name_of(request)));
-    return;
-  }
-  request.handle->set_check(untouched_check(request.buffer, name_of(request)));
-}
-
-// Also tells the other ranks of a failure that was found between two operations.
-void PointToPointProgress::throw_if_closed() {
-  if (parts_.failure.is_set()) [[unlikely]] {
-    tell_();
-    parts_.failure.note_delivered();
+// Reports a failure that was found between two operations to the other ranks, before it throws.
+void PointToPointProgress::throw_if_closed() const {
+  if (parts_.group.failure.is_set()) [[unlikely]] {
+    report_failure_();
+    parts_.group.failure.note_delivered();
     throw Error(
         ErrorCode::kClosed,
-        fmt::format("the process group is closed since: {}", parts_.failure.error().what()));
+        fmt::format("the process group is closed since: {}", parts_.group.failure.error().what()));
   }
 }
 
-void PointToPointProgress::throw_if_stopping() const {
-  if (is_stopping_) {
-    throw Error(ErrorCode::kClosed, "the process group was destroyed");
+// Fast path of a blocking receive while no other operation is pending. While this thread spins, the
+// receive need not be posted, and other channels need not be polled.
+Arrival PointToPointProgress::spin_for(MessageOperation& receive) {
+  if (receive.is_send) {
+    return Arrival::kInvolved;
   }
-}
-
-void PointToPointProgress::post(MessageOperation& request) {
-  guard([&]() UNISONO_REQUIRES(mutex_) {
-    matcher_.post(request);
-    return true;
+  auto arrival = Arrival::kNotYet;
+  const int n_spins = mode_of(receive).n_spins;
+  const int n_vain = transport::spin(n_locks(n_spins), [&] {
+    const MutexLock lock(mutex_);
+    arrival = is_stopping_ ? Arrival::kInvolved
+                           : pending_.receive_at_once(receive, std::min(n_spins, kSpinsPerLock));
+    return arrival == Arrival::kNotYet ? Look::kNothing : Look::kDone;
   });
-  if (!request.has_ended) {
-    enroll(request);
-    (void)guard([&]() UNISONO_REQUIRES(mutex_) { return matcher_.progress(n_networked_ > 0); });
+  if (arrival == Arrival::kReceived && n_vain > 0) {
+    spin_limit_.note_spun();
   }
-  take_ended();
+  return arrival;
 }
 
-// Moves what can be moved. Returns whether anything was.
-bool PointToPointProgress::advance() {
-  if (parts_.failure.is_set()) [[unlikely]] {
-    end_all();
-    return true;
+transport::WaitMode PointToPointProgress::mode_of(const MessageOperation& operation) const {
+  if (operation.needs_network()) {
+    return transport::kBriefWait;
   }
-  const bool has_moved =
-      guard([&]() UNISONO_REQUIRES(mutex_) { return matcher_.progress(n_networked_ > 0); });
-  take_ended();
-  return has_moved;
+  transport::WaitMode mode = transport::calling_wait(has_cores_);
+  mode.n_spins = std::min(mode.n_spins, spin_limit_.n_spins());
+  return mode;
 }
 
-void PointToPointProgress::take_ended() {
-  if (matcher_.ended().empty()) {
-    return;
-  }
-  for (Message* const message : matcher_.ended()) {
-    finish_request(static_cast<MessageOperation&>(*message));
-  }
-  matcher_.clear_ended();
-  show_waits();
-}
-
-void PointToPointProgress::enroll(MessageOperation& request) {
-  request.place = requests_.size();
-  requests_.push_back(&request);
-  n_async_ += request.handle != nullptr ? 1 : 0;
-  n_networked_ += needs_network(request) ? 1 : 0;
-}
-
-void PointToPointProgress::finish_request(MessageOperation& request) {
-  if (request.place) {
-    have_waits_changed_ = have_waits_changed_ || request.has_waited_long();
-    MessageOperation* const last = requests_.back();
-    requests_[*request.place] = last;
-    last->place = request.place;
-    requests_.pop_back();
-    n_async_ -= request.handle != nullptr ? 1 : 0;
-    n_networked_ -= needs_network(request) ? 1 : 0;
-  }
-  if (request.handle != nullptr) {
-    finished_.emplace_back(&request);
-  }
-  if (is_stopping_ && requests_.empty()) {
-    changed_.notify_all();
-  }
-}
-
-std::string PointToPointProgress::name_of(const MessageOperation& request) const {
-  return fmt::format("{} {}", parts_.ranks.prefix(), describe(request, parts_.ranks.job_ranks()));
-}
-
-void PointToPointProgress::note(ErrorCode code, const char* problem) noexcept {
-  if (error_) {
-    return;
-  }
-  try {
-    error_.emplace(code, fmt::format("{} {}", parts_.ranks.prefix(), problem));
-  } catch (const std::exception&) {
-    error_ = out_of_memory_;
-  }
-}
-
-// The group has failed, and with it all that is under way.
-void PointToPointProgress::end_all() {
-  const Error error = parts_.failure.error();
-  packet_streams_.abort(error);
-  matcher_.abandon();
-  error_ = error;
-  while (!requests_.empty()) {
-    MessageOperation& request = *requests_.back();
-    parts_.failure.note_delivered();
-    fail_request(request, error_of(request, error));
-  }
-  show_waits();
-}
-
-// The group's, with the call that it ends, where it does not begin with that.
-Error PointToPointProgress::error_of(const MessageOperation& request,
-                                     const Error& failure) const noexcept {
-  try {
-    return transport::with_call(
-        parts_.ranks.prefix(), describe(request, parts_.ranks.job_ranks()), failure);
-  } catch (const std::exception&) {
-    return failure;  // Out of memory, say.
-  }
-}
-
-void PointToPointProgress::fail_request(MessageOperation& request, const Error& error) {
-  request.error = error;
-  request.has_ended = true;
-  finish_request(request);
-}
-
-bool PointToPointProgress::check_requests() {
-  bool is_one_overdue = false;
-  // From the back, as checks may end some: then the last takes its place.
-  for (std::size_t i = requests_.size(); i-- > 0;) {
-    if (i < requests_.size() && !error_) {
-      MessageOperation& request = *requests_[i];
-      const bool had_waited_long = request.has_waited_long();
-      const bool was_overdue = request.is_overdue();
-      (void)guard([&]() UNISONO_REQUIRES(mutex_) {
-        request.check();
-        return true;
+// Waits until `is_done`, after begin_spinning(). Takes the lock once for several spins.
+void PointToPointProgress::drive(std::uint64_t thread,
+                                 const IsDone& is_done,
+                                 transport::WaitMode mode,
+                                 SpinLimit* spin_limit) {
+  int n_spins_left = mode.n_spins;
+  const auto poll_once = [&] {
+    const int n_polls = std::clamp(n_spins_left, 1, kSpinsPerLock);
+    n_spins_left -= n_polls;
+    return poll(is_done, n_polls) ? Look::kDone : Look::kNothing;
+  };
+  bool is_newcomer = true;
+  const auto sleep_once = [&] {
+    if (is_newcomer) {
+      (void)locked([this]() UNISONO_REQUIRES(mutex_) {
+        end_spinning();
+        return false;
       });
-      have_waits_changed_ = have_waits_changed_ || request.has_waited_long() != had_waited_long;
-      is_one_overdue = is_one_overdue || (request.is_overdue() && !was_overdue);
+    }
+    return sleep(thread, is_done, std::exchange(is_newcomer, false)) ? Look::kDone : Look::kNothing;
+  };
+  mode.n_spins = n_locks(mode.n_spins);
+  transport::wait(mode, spin_limit, poll_once, sleep_once);
+}
+
+// Runs the step with the lock held, then completes the ended operations without the lock. Returns
+// the step's result.
+template <class Step>
+bool PointToPointProgress::locked(Step step) {
+  PendingMessages::Operations finished;
+  bool is_over = false;
+  bool has_failed = false;
+  {
+    const MutexLock lock(mutex_);
+    is_over = step();
+    has_failed = pending_.has_failed();
+    finished = pending_.take_finished();
+    if (is_stopping_ && pending_.size() == 0) {
+      changed_.notify_all();  // Ends drain().
     }
   }
-  show_waits();
-  return is_one_overdue;
+  if (has_failed) [[unlikely]] {
+    settle_failure();
+  }
+  PendingMessages::complete(finished);
+  return is_over;
 }
 
-void PointToPointProgress::show_waits() {
-  if (std::exchange(have_waits_changed_, false)) [[unlikely]] {
-    control_block_.note_waits(describe_long_waits(requests_, parts_.ranks.job_ranks()));
+// Polls up to `n_polls` times. Returns true, and ends the spinning, once `is_done`.
+bool PointToPointProgress::poll(const IsDone& is_done, int n_polls) {
+  return locked([&]() UNISONO_REQUIRES(mutex_) {
+    for (int n = 0; n < n_polls; ++n) {
+      if (n > 0) {
+        pause_briefly();
+      }
+      (void)pending_.advance();
+      if (is_done()) {
+        end_spinning();
+        return true;
+      }
+      if (pending_.has_finished() || pending_.has_failed()) {
+        return false;
+      }
+    }
+    return false;
+  });
+}
+
+// Sleeps once, as the sleeper if there is none. A newcomer first wakes the sleeper, which must
+// include the newcomer's messages in its sleep.
+bool PointToPointProgress::sleep(std::uint64_t thread, const IsDone& is_done, bool is_newcomer) {
+  return locked([&]() UNISONO_REQUIRES(mutex_) {
+    if (!is_done() && !fail_overdue(thread)) {
+      if (sleep_state_.has_sleeper()) {
+        if (is_newcomer) {
+          sleep_state_.wake_sleeper();
+        }
+        changed_.wait(mutex_);
+      } else {
+        sleep_for_all();
+        // Wakes the threads with ended or overdue messages, and the next sleeper.
+        changed_.notify_all();
+      }
+    }
+    return is_done();
+  });
+}
+
+// Announces a sleep, polls once more, and sleeps if no data has moved.
+void PointToPointProgress::sleep_for_all() {
+  const std::size_t n_before = pending_.size();
+  const std::uint32_t rings = sleep_state_.begin_sleep(pending_.needs_network());
+  const bool has_moved = pending_.advance() || pending_.check() || pending_.size() != n_before;
+  // A failure or message that comes after this poll rings the bell.
+  const bool must_settle = pending_.error() && !parts_.group.failure.is_set() && !is_settling_;
+  if (!has_moved && !must_settle) {
+    sleep_state_.sleep(mutex_, rings, pending_.next_check());
+  }
+  sleep_state_.end_sleep();
+  (void)pending_.advance();
+}
+
+void PointToPointProgress::end_spinning() {
+  if (sleep_state_.end_spinning()) {
+    (void)pending_.advance();
+    changed_.notify_all();
+    sleep_state_.wake_after_spinning();
   }
 }
 
-health::WaitId PointToPointProgress::next_id() {
-  return {.group = parts_.transports.group, .is_message = true, .sequence = ++n_messages_};
+void PointToPointProgress::make_progress() {
+  while (true) {
+    {
+      const MutexLock lock(mutex_);
+      while (pending_.n_async() == 0 && !is_stopping_) {
+        changed_.wait(mutex_);
+      }
+      if (pending_.n_async() == 0) {
+        return;
+      }
+      sleep_state_.begin_spinning();
+    }
+    constexpr std::uint64_t kAsynchronous = 0;
+    drive(
+        kAsynchronous,
+        [this]() UNISONO_REQUIRES(mutex_) { return pending_.n_async() == 0; },
+        transport::kBriefWait,
+        nullptr);
+  }
 }
 
-void PointToPointProgress::wake() const noexcept {
-  endpoint_.wake();
-  packet_streams_.wake();
+// Asks the peers for which overdue messages of this thread wait, and fails the messages. Returns
+// whether a question was asked, during which a wake-up may have been missed. No thread does so for
+// the messages of another thread, because its own messages may progress meanwhile.
+bool PointToPointProgress::fail_overdue(std::uint64_t thread) {
+  bool has_asked = false;
+  while (const MessageOperation* const overdue = pending_.find_overdue(thread)) {
+    const transport::WaitId id = overdue->id;
+    const int peer = overdue->peer;
+    has_asked = true;
+    mutex_.unlock();
+    const std::string late = ask(peer);
+    mutex_.lock();
+    // The message may have arrived meanwhile.
+    (void)pending_.advance();
+    pending_.expire(id, late);
+  }
+  return has_asked;
 }
 
-void PointToPointProgress::abort(const Error& reason) noexcept {
+// Returns the state of the rank for which a message waits; "" if the state is unknown.
+std::string PointToPointProgress::ask(int peer) const noexcept {
+  try {
+    return peer == kAnyRank ? "" : parts_.group.events.describe_overdue(std::span(&peer, 1));
+  } catch (const std::exception&) {
+    return "";  // For example out of memory.
+  }
+}
+
+std::optional<transport::Stall> PointToPointProgress::find_receive_where(
+    const PendingMessages::Predicate& is_it) {
+  std::optional<transport::Stall> wait;
+  std::vector<int> gone;
+  {
+    const MutexLock lock(mutex_);
+    wait = pending_.find_receive(is_it, gone);
+  }
+  if (wait && !gone.empty()) {
+    wait->gone = parts_.group.events.describe_late(gone);
+  }
+  return wait;
+}
+
+// The first thread in this function makes the messages' error the group's failure, unless the group
+// has failed before. It reports the failure to the other ranks before any caller gets the error and
+// may end the process.
+void PointToPointProgress::settle_failure() {
+  std::optional<Error> error;
+  {
+    const MutexLock lock(mutex_);
+    if (std::exchange(is_settling_, true)) {
+      return;
+    }
+    error = pending_.error();
+  }
+  PendingMessages::Operations finished;
+  if (error && !parts_.group.failure.is_set()) {
+    // Wakes all waits, which then end.
+    (void)parts_.group.failure.set(parts_.group.events.explain(*error));
+    const MutexLock lock(mutex_);
+    (void)pending_.advance();
+    changed_.notify_all();
+    finished = pending_.take_finished();
+  }
+  report_failure_();
+  PendingMessages::complete(finished);
+}
+
+void PointToPointProgress::listen() noexcept {
+  std::optional<Error> error;
+  {
+    const MutexLock lock(mutex_);
+    if (is_stopping_ || !report_failure_) {
+      return;
+    }
+    is_listening_ = true;
+    // Otherwise another thread polls, or no message can arrive any more.
+    if (!pending_.needs_network() && !is_settling_ && !parts_.group.failure.is_set()) {
+      pending_.read_between_calls();
+      error = pending_.error();
+    }
+  }
+  if (error) {
+    (void)parts_.group.failure.set(*error);
+  }
+  if (parts_.group.failure.is_set()) {
+    report_failure_();
+  }
   const MutexLock lock(mutex_);
-  packet_streams_.abort(reason);
+  is_listening_ = false;
+  changed_.notify_all();
+}
+
+bool PointToPointProgress::drain(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  if (!std::exchange(is_stopping_, true)) {
+    cancel_receives_at_ = Deadline::after(kReceivePatience);
+    changed_.notify_all();
+    sleep_state_.wake();
+  }
+  while (pending_.size() > 0 || is_listening_) {
+    if (cancel_receives_at_.has_passed()) {
+      cancel_receives_at_ = Deadline::never();
+      pending_.cancel_receives();
+      // Wakes the threads that wait for these receives.
+      changed_.notify_all();
+      sleep_state_.wake();
+    } else if (deadline.has_passed()) {
+      return false;
+    } else if (const Deadline next = earlier(deadline, cancel_receives_at_); next.is_never()) {
+      changed_.wait(mutex_);
+    } else {
+      (void)changed_.wait_until(mutex_, next.time());
+    }
+  }
+  return true;
+}
+
+// No other operation is pending, so only this thread makes progress.
+void PointToPointProgress::await_credit(Deadline deadline) {
+  const bool must_wait = locked([&]() UNISONO_REQUIRES(mutex_) {
+    const bool has_debtors = pending_.ask_for_credit(deadline);
+    if (has_debtors) {
+      sleep_state_.begin_spinning();
+    }
+    return has_debtors;
+  });
+  if (must_wait) {
+    drive(
+        this_thread_number(),
+        [this]() UNISONO_REQUIRES(mutex_) { return pending_.is_credit_over(); },
+        transport::kBriefWait,
+        nullptr);
+    const MutexLock lock(mutex_);
+    pending_.end_credit_wait();
+  }
+}
+
+void PointToPointProgress::finish() {
+  (void)drain(Deadline::never());
+  std::thread progress;
+  {
+    const MutexLock lock(mutex_);
+    progress = std::move(progress_thread_);
+  }
+  if (progress.joinable()) {
+    progress.join();
+  }
 }
 
 }  // namespace unisono::engine

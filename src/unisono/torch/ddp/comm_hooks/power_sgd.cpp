@@ -1,34 +1,52 @@
 #include "unisono/torch/ddp/comm_hooks/power_sgd.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
-#include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/comm_hooks/average.h"
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
-#include "unisono/torch/ddp/comm_hooks/orthogonalize.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
 namespace {
 
-void check(bool is_right, const std::string& problem) {
+void run_gram_schmidt(const at::Tensor& matrix, double epsilon) {
+  const std::int64_t n_columns = matrix.size(1);
+  for (std::int64_t i = 0; i < n_columns; ++i) {
+    const at::Tensor column = matrix.narrow(1, i, 1);
+    column.div_(column.norm(2, {0}, /*keepdim=*/true).add_(epsilon));
+    const at::Tensor rest = matrix.narrow(1, i + 1, n_columns - i - 1);
+    rest.sub_(column.mul(rest).sum({0}, /*keepdim=*/true).mul(column));
+  }
+}
+
+/// Makes the columns of the matrix orthonormal, in place. The matrix has at most as many columns as
+/// rows. Uses the Gram-Schmidt procedure up to two columns, where it is fastest, and for 16-bit
+/// types; otherwise a QR decomposition. Gram-Schmidt adds `epsilon` to the norms before the
+/// division.
+void orthogonalize(const at::Tensor& matrix, double epsilon) {
+  const bool is_16_bit = matrix.scalar_type() == at::kHalf || matrix.scalar_type() == at::kBFloat16;
+  if (matrix.size(1) <= 2 || is_16_bit) {
+    run_gram_schmidt(matrix, epsilon);
+  } else {
+    matrix.copy_(std::get<0>(at::linalg_qr(matrix)));
+  }
+}
+
+void require(bool is_right, const std::string& problem) {
   if (!is_right) {
     throw Error(ErrorCode::kInvalidArgument, "PowerSgdState: " + problem);
   }
@@ -41,8 +59,8 @@ std::string is_value(const char* name, T value) {
   return text.str();
 }
 
-// As numpy's RandomState(seed).randint(10^9), which PyTorch draws: the low 30 bits, until they are
-// below.
+// Equals numpy's RandomState(seed).randint(10^9), which PyTorch draws: takes the low 30 bits and
+// repeats until the number is below 10^9.
 std::uint64_t draw_seed(std::mt19937& random) {
   constexpr std::uint32_t kEnd = 1'000'000'000;
   constexpr std::uint32_t kMask = (1U << 30U) - 1;
@@ -53,7 +71,7 @@ std::uint64_t draw_seed(std::mt19937& random) {
   return number;
 }
 
-// Parts of a flat tensor, one after the other, as matrices.
+// Cuts a flat tensor into consecutive parts and returns the parts as matrices.
 std::vector<at::Tensor> split_matrices(
     const at::Tensor& flat, const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes) {
   std::vector<at::Tensor> parts;
@@ -69,27 +87,28 @@ std::vector<at::Tensor> split_matrices(
 
 PowerSgdState::PowerSgdState(std::shared_ptr<ProcessGroup> group, const PowerSgdOptions& options)
     : group_(std::move(group)), options_(options), random_(options.random_seed) {
-  check(group_ != nullptr, "the process group is null");
-  check(options_.matrix_approximation_rank > 0,
-        is_value("matrix_approximation_rank", options_.matrix_approximation_rank) + "positive");
-  check(options_.min_compression_rate > 0,
-        is_value("min_compression_rate", options_.min_compression_rate) + "positive");
-  check(options_.orthogonalization_epsilon >= 0,
-        is_value("orthogonalization_epsilon", options_.orthogonalization_epsilon) + "0 or greater");
+  require(group_ != nullptr, "the process group is null");
+  require(options_.matrix_approximation_rank > 0,
+          is_value("matrix_approximation_rank", options_.matrix_approximation_rank) + "positive");
+  require(options_.min_compression_rate > 0,
+          is_value("min_compression_rate", options_.min_compression_rate) + "positive");
+  require(
+      options_.orthogonalization_epsilon >= 0,
+      is_value("orthogonalization_epsilon", options_.orthogonalization_epsilon) + "0 or greater");
   const bool has_memory = options_.use_error_feedback || options_.warm_start;
-  check(options_.start_power_sgd_iter >= (has_memory ? 2 : 0),
-        is_value("start_power_sgd_iter", options_.start_power_sgd_iter) +
-            (has_memory ? "2 or greater with use_error_feedback or warm_start, as buckets change "
-                          "after the first pass"
-                        : "0 or greater"));
+  require(options_.start_power_sgd_iter >= (has_memory ? 2 : 0),
+          is_value("start_power_sgd_iter", options_.start_power_sgd_iter) +
+              (has_memory ? "2 or greater with use_error_feedback or warm_start, as buckets change "
+                            "after the first pass"
+                          : "0 or greater"));
 }
 
-/// One bucket's way through a pass.
+/// The compression of one bucket in a pass, shared by the functions that finish the bucket.
 class PowerSgdPass {
  public:
   PowerSgdPass(PowerSgdState& state, const GradBucket& bucket) : state_(state), bucket_(bucket) {}
 
-  // Both sums are under way when it returns.
+  // Starts the sums of P and of the uncompressed gradients. Both are in flight on return.
   Work start() {
     add_error();
     sort_gradients();
@@ -101,7 +120,7 @@ class PowerSgdPass {
     for (std::size_t i = 0; i < matrices_.size(); ++i) {
       at::mm_out(ps_[i], matrices_[i], qs_[i]);
     }
-    // Only directions count, so that the sum will do.
+    // The sum serves as well as the mean, because orthogonalization ignores the scale of P.
     return reduce(p_flat_, kSum);
   }
 
@@ -113,7 +132,7 @@ class PowerSgdPass {
       offset += gradient.numel();
     }
     for (std::size_t i = 0; i < matrices_.size(); ++i) {
-      ddp::orthogonalize(ps_[i], state_.options_.orthogonalization_epsilon);
+      orthogonalize(ps_[i], state_.options_.orthogonalization_epsilon);
       at::mm_out(qs_[i], matrices_[i].t(), ps_[i]);
     }
     return reduce(q_flat_, kAvg);
@@ -134,8 +153,8 @@ class PowerSgdPass {
   }
 
  private:
-  // Not those of a pass that overflowed: no later one would be finite. They have the same bits on
-  // every rank, so that all begin anew.
+  // Discards the factors of a pass that overflowed: all later passes would be non-finite. Factors
+  // have the same bits on every rank, so that all ranks restart together.
   void keep_right_factors() {
     if (!state_.options_.warm_start) {
       return;
@@ -165,7 +184,7 @@ class PowerSgdPass {
     }
   }
 
-  // Matrices that are worth it, and the rest.
+  // Separates the matrices that are worth compressing from the other gradients.
   void sort_gradients() {
     for (const at::Tensor& gradient : bucket_.gradients()) {
       const std::int64_t n_elems = gradient.numel();
@@ -210,7 +229,7 @@ class PowerSgdPass {
       fill_at_random();
     }
     for (const at::Tensor& q : qs_) {
-      ddp::orthogonalize(q, state_.options_.orthogonalization_epsilon);
+      orthogonalize(q, state_.options_.orthogonalization_epsilon);
     }
   }
 

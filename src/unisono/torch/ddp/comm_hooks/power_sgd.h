@@ -10,37 +10,41 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/comm_hooks/error_memory.h"
+#include "unisono/torch/ddp/comm_hooks/hook_support.h"
 
 namespace unisono {
 
-/// Names and defaults are PyTorch's. Equal on every rank.
+/// Names and defaults follow PyTorch. Every rank passes equal options.
 struct PowerSgdOptions {
-  /// Columns of the factors: more of them lose less, and take longer.
+  /// Number of columns of the factors. More columns lose less and cost more time.
   std::int64_t matrix_approximation_rank = 1;
-  /// Backward passes that are averaged as they are first: gradients change most at the beginning.
-  /// At least 2 with error feedback or warm start, as buckets change after the first pass.
+  /// Number of initial backward passes without compression: gradients change most at the beginning.
+  /// At least 2 with error feedback or warm start, because buckets change after the first pass.
   std::int64_t start_power_sgd_iter = 1000;
-  /// A matrix is sent as it is unless its factors have fewer elements by this factor.
+  /// A matrix is compressed only if compression reduces the number of elements by more than this
+  /// factor.
   double min_compression_rate = 2;
-  /// What is lost of a gradient is added to the next one.
+  /// Adds the compression loss of a gradient to the next gradient.
   bool use_error_feedback = true;
-  /// The factors of a pass are where the next one starts from, unless they have overflowed.
+  /// Starts each pass from the factors of the previous pass, unless those overflowed.
   bool warm_start = true;
-  /// Added to the norm of each column that is divided by it. A column of zeros, where no gradient
-  /// came, needs it: without, its gradients become NaN.
+  /// Added to the norm of each column before the division. A column of zeros (no gradient arrived)
+  /// needs a positive value: otherwise its gradients become NaN.
   double orthogonalization_epsilon = 0;
+  /// Seed of the first factors, equal on every rank.
   std::uint32_t random_seed = 0;
 };
 
-/// What power_sgd_hook() keeps from one pass to the next: of one model.
+/// State of power_sgd_hook() between passes, for a single model. Owned by the
+/// DistributedDataParallel that the hook is registered with. Used by a single backward pass at a
+/// time.
 class PowerSgdState {
  public:
-  /// Throws Error(kInvalidArgument) for options that can't be used.
+  /// Throws Error(kInvalidArgument) for unusable options.
   explicit PowerSgdState(std::shared_ptr<ProcessGroup> group, const PowerSgdOptions& options = {});
 
-  /// Elements of all gradients so far, and of what was sent for them; passes without compression
-  /// are not counted.
+  /// Number of gradient elements so far, and the number of elements sent for them. Passes without
+  /// compression are not counted.
   [[nodiscard]] std::int64_t n_elems_before() const { return n_elems_before_; }
 
   [[nodiscard]] std::int64_t n_elems_after() const { return n_elems_after_; }
@@ -59,9 +63,10 @@ class PowerSgdState {
   std::map<std::size_t, at::Tensor> right_factors_;  // by bucket
 };
 
-/// Sends each matrix of gradients M, of a parameter of two dimensions or more, as P and Q of
-/// M = P Q^T that have few columns: P is the mean over ranks of M Q, orthogonalized, then Q of
-/// M^T P. Other gradients are averaged as they are. The numbers are PyTorch's powerSGD_hook's.
+/// Sends each gradient matrix M, of a parameter of two dimensions or more, as narrow factors P and
+/// Q of M = P Q^T. P is the sum over ranks of M Q, orthogonalized; Q is the mean over ranks of M^T
+/// P. Other gradients are averaged without compression. The results equal those of PyTorch's
+/// powerSGD_hook.
 ///
 /// Source: Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for
 /// distributed optimization", NeurIPS 2019.

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
-#include <optional>
-#include <span>
 #include <vector>
 
+#include <c10/core/Allocator.h>
+
 #include "unisono/base/buffer.h"
+#include "unisono/base/mutex.h"
 #include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
-#include "unisono/pipeline/as_index.h"
-#include "unisono/pipeline/schedule.h"
-#include "unisono/pipeline/timeline.h"
 
 namespace unisono::parallel {
 
@@ -21,7 +17,7 @@ using pipeline::as_index;
 
 namespace {
 
-// A span as it is sent.
+// The number of doubles that encode a span.
 constexpr std::size_t kNumbers = 5;
 
 std::array<double, kNumbers> numbers_of(const pipeline::Span& span, double shift) {
@@ -71,7 +67,7 @@ pipeline::Timeline gather_timeline(ProcessGroup& group,
   for (const std::vector<pipeline::Action>& order : schedule.orders) {
     most = std::max(most, order.size());
   }
-  std::vector<double> mine(most * kNumbers, -1.0);  // A kind below 0 is no span.
+  std::vector<double> mine(most * kNumbers, -1.0);  // A negative kind marks an unused entry.
   for (std::size_t i = 0; i < own.spans.size(); ++i) {
     std::ranges::copy(numbers_of(own.spans[i], own.begin_ms - origin),
                       mine.begin() + static_cast<std::ptrdiff_t>(i * kNumbers));
@@ -89,6 +85,52 @@ pipeline::Timeline gather_timeline(ProcessGroup& group,
   }
   begin_at_zero(timeline);
   return timeline;
+}
+
+class AllocationMeter::Count : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* /*memory*/,
+                         std::int64_t change,
+                         std::size_t /*total_allocated*/,
+                         std::size_t /*total_reserved*/,
+                         c10::Device /*device*/) override {
+    const MutexLock lock(mutex_);
+    present_ += change;
+    peak_ = std::max(peak_, present_);
+  }
+
+  [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
+
+  [[nodiscard]] std::int64_t peak() const {
+    const MutexLock lock(mutex_);
+    return peak_;
+  }
+
+  [[nodiscard]] std::int64_t present() const {
+    const MutexLock lock(mutex_);
+    return present_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::int64_t present_ UNISONO_GUARDED_BY(mutex_) = 0;
+  std::int64_t peak_ UNISONO_GUARDED_BY(mutex_) = 0;
+};
+
+AllocationMeter::AllocationMeter() {
+  const auto kind = c10::DebugInfoKind::PROFILER_STATE;
+  if (c10::ThreadLocalDebugInfo::get(kind) == nullptr) {
+    count_ = std::make_shared<Count>();
+    guard_.emplace(kind, count_);
+  }
+}
+
+std::int64_t AllocationMeter::peak() const {
+  return count_ == nullptr ? 0 : count_->peak();
+}
+
+std::int64_t AllocationMeter::present() const {
+  return count_ == nullptr ? 0 : count_->present();
 }
 
 }  // namespace unisono::parallel

@@ -15,14 +15,12 @@
 #include <c10/util/Exception.h>
 
 #include "unisono/base/error.h"
-#include "unisono/pipeline/layer_costs.h"
-#include "unisono/pipeline/simulate.h"
-#include "unisono/torch/parallel/pipeline/allocation_meter.h"
-#include "unisono/torch/parallel/pipeline/inbox.h"
-#include "unisono/torch/parallel/pipeline/product_memory.h"
-#include "unisono/torch/parallel/pipeline/stage.h"
+#include "unisono/pipeline/timeline.h"
+#include "unisono/torch/parallel/pipeline/gather_timeline.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
 #include "unisono/torch/parallel/pipeline/stage_pass.h"
+#include "unisono/torch/parallel/pipeline/transfers.h"
+#include "unisono/torch/parallel/pipeline/weight_products.h"
 #include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/random_state.h"
 
@@ -33,7 +31,8 @@ namespace {
 constexpr double kBytesPerMiB = 1 << 20;
 constexpr ChunkRandom kRandom{.seed = 0, .step = 0, .chunk = 0};
 
-// Takes the gradients off, and gives them and the buffers' values back.
+// RAII guard: removes the gradients, and restores the gradients and the values of the buffers in
+// the destructor.
 class KeptModel {
  public:
   explicit KeptModel(const torch::nn::Sequential& model)
@@ -48,7 +47,7 @@ class KeptModel {
 
   ~KeptModel() {
     const c10::NoGradGuard no_grad;
-    // A parameter of several layers had its gradient where it came first.
+    // The gradient of a shared parameter counts for the first layer.
     for (std::size_t i = parameters_.size(); i-- > 0;) {
       parameters_[i].mutable_grad() = gradients_[i];
     }
@@ -69,7 +68,7 @@ class KeptModel {
   std::vector<at::Tensor> values_;
 };
 
-// What was measured of one layer, a number for each pass.
+// The measured times of a layer, one per pass.
 struct Samples {
   std::vector<double> forward;
   std::vector<double> backward;
@@ -134,7 +133,8 @@ class Measurement {
             .backward_weight = backward * share};
   }
 
-  // In one graph, as in a stage: a layer may let go of the output of the one before.
+  // Measures the memory kept by each layer. All layers share a graph, as in a stage: a layer may
+  // free the output of the previous layer.
   std::vector<double> activation_mib(const std::vector<std::string>& names) {
     std::vector<double> kept;
     const AllocationMeter meter;
@@ -159,7 +159,7 @@ class Measurement {
       kept.push_back(static_cast<double>(after - before) / kBytesPerMiB);
       before = after;
     }
-    // More gone than come: that was the output of layers before, and kept by none.
+    // A negative change is the output of an earlier layer, which no layer saved.
     for (std::size_t layer = kept.size(); layer-- > 1;) {
       if (kept[layer] < 0) {
         kept[layer - 1] += std::exchange(kept[layer], 0);
@@ -182,11 +182,12 @@ class Measurement {
     return sizes;
   }
 
-  // The chunk through all layers, there and back.
+  // Forward and backward of the chunk through all layers.
   void pass(bool is_split) {
     samples_.resize(layers_.size());
     std::vector<std::unique_ptr<StagePass>> passes;
-    Delivery values{.tensors = chunk_, .needs_gradient = std::vector<bool>(chunk_.size(), false)};
+    StageMessage values{.tensors = chunk_,
+                        .needs_gradient = std::vector<bool>(chunk_.size(), false)};
     for (const StagePart& layer : layers_) {
       StagePass::Options options{.random = kRandom, .is_checkpointed = false};
       if (passes.size() + 1 == layers_.size() && options_.loss) {

@@ -6,33 +6,35 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include "unisono/pipeline/layer_costs.h"
-#include "unisono/torch/parallel/pipeline/stage.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
 
 namespace unisono::parallel {
 
+/// Options of measure_layers().
 struct LayerMeasurement {
-  /// How often the chunk goes through the model, there and back, in either way of doing backward.
+  /// Number of forward and backward passes of the chunk, for each of the two kinds of backward.
   int trials = 5;
-  /// Of the last layer's output, as in a step; its time is that layer's. Default: none.
+  /// Loss of the last layer's output; the time of the loss counts for that layer. Null: no loss.
   std::function<at::Tensor(const at::Tensor& output)> loss = {};
 };
 
-/// What each layer of the model takes for one chunk on this machine, as a stage of a Pipeline
-/// computes it: milliseconds, medians of the trials, and MiB. `chunk` has the inputs of the first
-/// layer, of the sizes that a chunk of a step has. pipeline::to_csv() makes the file of it that
-/// `unisono plan pipeline --layer-times` reads.
+/// Measures the costs of each layer for a chunk on this machine, computed as in a stage of a
+/// Pipeline: medians of the trials in milliseconds, and MiB. `chunk` has the inputs of the first
+/// layer, in the sizes of a chunk of a step. pipeline::to_csv() writes the result for `unisono plan
+/// pipeline --layer-times`.
 ///
-/// Backward is measured in one pass; the part of it that the gradients of weights take, in two.
-/// Activations are what a layer adds to what the chunk keeps until its backward; what the next
-/// layer lets go of is not among them. (0 where a profiler of LibTorch's runs.)
+/// Backward is measured in one pass, and the share of weight gradients in two passes. Activations
+/// are the memory that a layer adds until the chunk's backward, without memory that the next layer
+/// frees (0 while a profiler of LibTorch runs).
 ///
-/// In the mode that train() and eval() have set. Leaves the model, its gradients and the program's
-/// random numbers as they were. Runs on the calling thread, with its compute threads, and no other
-/// rank takes part: where ranks share a machine, they measure best all at once, as they compute.
+/// The mode, values and gradients of the model and the state of the random generator are restored.
+/// Runs on the calling thread with the thread's compute threads, and is not collective. Ranks that
+/// share a machine should measure at the same time, because training computes on all ranks at the
+/// same time.
 ///
-/// Takes 2 * (trials + 1) passes, and the memory of all gradients and of one chunk's activations in
-/// the whole model. Throws Error(kInvalidArgument) for no trials, layers or inputs, and, with the
-/// layer, for what a layer throws.
+/// The cost is 2 * (trials + 1) passes, and memory for all gradients and for one chunk's
+/// activations in the whole model. Throws Error(kInvalidArgument) without trials, layers or inputs,
+/// and for an exception of a layer, with the layer's name.
 [[nodiscard]] pipeline::LayerCosts measure_layers(const torch::nn::Sequential& model,
                                                   const Tensors& chunk,
                                                   const LayerMeasurement& options = {});

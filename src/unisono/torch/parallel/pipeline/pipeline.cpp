@@ -1,12 +1,23 @@
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
-#include <memory>
-#include <utility>
-#include <vector>
+#include <cstddef>
 
+#include "unisono/base/error.h"
 #include "unisono/torch/parallel/pipeline/pipeline_impl.h"
+#include "unisono/torch/parallel/pipeline/stage_part.h"
 
 namespace unisono::parallel {
+namespace {
+
+void check_number_of_stages(std::size_t n_stages, const pipeline::Schedule& schedule) {
+  if (n_stages != pipeline::as_index(schedule.n_stages())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "Pipeline: there are " + std::to_string(n_stages) +
+                    " stages, but the schedule has " + std::to_string(schedule.n_stages()));
+  }
+}
+
+}  // namespace
 
 Pipeline::Pipeline(std::shared_ptr<ProcessGroup> group,
                    const torch::nn::Sequential& model,
@@ -22,7 +33,7 @@ Pipeline::Pipeline(std::shared_ptr<ProcessGroup> group,
     : impl_(std::make_unique<Impl>(
           std::move(group), options, [&](const pipeline::Schedule& schedule, int rank) {
             check_number_of_stages(stages.size(), schedule);
-            return make_parts([&](int stage) { return stages[static_cast<std::size_t>(stage)]; },
+            return make_parts([&](int stage) { return stages[pipeline::as_index(stage)]; },
                               schedule,
                               rank,
                               options);
@@ -67,35 +78,35 @@ const Tensors& Pipeline::outputs() const {
 }
 
 std::vector<at::Tensor> Pipeline::parameters() const {
-  return tensors_of(impl_->named_parameters());
+  return tensors_of(impl_->state().named_parameters());
 }
 
 std::vector<NamedTensor> Pipeline::named_parameters() const {
-  return impl_->named_parameters();
+  return impl_->state().named_parameters();
 }
 
 std::vector<NamedTensor> Pipeline::named_buffers() const {
-  return impl_->named_buffers();
+  return impl_->state().named_buffers();
 }
 
 TensorState Pipeline::state() const {
-  return impl_->state();
+  return impl_->state().save();
 }
 
 void Pipeline::load_state(const TensorState& state) {
-  impl_->load_state(state);
+  impl_->state().load(state);
 }
 
 void Pipeline::train(bool on) {
-  impl_->train(on);
+  impl_->state().train(on);
 }
 
 void Pipeline::eval() {
-  impl_->train(false);
+  impl_->state().train(false);
 }
 
 void Pipeline::zero_grad(bool set_to_none) {
-  impl_->zero_grad(set_to_none);
+  impl_->state().zero_grad(set_to_none);
 }
 
 double Pipeline::clip_grad_norm(double max_norm, const ClipOptions& options) {

@@ -2,15 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
-#include <map>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
@@ -18,21 +12,13 @@
 #include <c10/core/GradMode.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/error.h"
 #include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
-#include "unisono/pipeline/as_index.h"
-#include "unisono/pipeline/schedule.h"
-#include "unisono/pipeline/timeline.h"
-#include "unisono/rendezvous/roster/roster.h"
-#include "unisono/torch/parallel/pipeline/allocation_meter.h"
 #include "unisono/torch/parallel/pipeline/gather_timeline.h"
-#include "unisono/torch/parallel/pipeline/step_run.h"
-#include "unisono/torch/parallel/pipeline/tied.h"
 #include "unisono/torch/parallel/tensor/gradient_norm.h"
 #include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/tensor/random_state.h"
 #include "unisono/torch/tensor/tensor.h"
+#include "unisono/transport/rank_table.h"
 
 namespace unisono::parallel {
 
@@ -44,7 +30,7 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, problem);
 }
 
-// As many chunks as there are, which differ in size by one at most; undefined where none is left.
+// Cuts a tensor into chunks. The sizes of chunks differ by at most 1. Missing chunks are undefined.
 Tensors cut(const at::Tensor& tensor, int n_chunks) {
   const std::int64_t size = tensor.size(0);
   Tensors chunks;
@@ -57,10 +43,10 @@ Tensors cut(const at::Tensor& tensor, int n_chunks) {
   return chunks;
 }
 
-// Each output over all chunks.
-Tensors join(const std::vector<Delivery>& of_chunks) {
+// Joins each output over all chunks.
+Tensors join(const std::vector<StageMessage>& of_chunks) {
   std::vector<Tensors> of_outputs;
-  for (const Delivery& of_chunk : of_chunks) {
+  for (const StageMessage& of_chunk : of_chunks) {
     of_outputs.resize(std::max(of_outputs.size(), of_chunk.tensors.size()));
     for (std::size_t i = 0; i < of_chunk.tensors.size(); ++i) {
       of_outputs[i].push_back(of_chunk.tensors[i]);
@@ -73,19 +59,19 @@ Tensors join(const std::vector<Delivery>& of_chunks) {
   return joined;
 }
 
-// Whether the message is about the end of a rank, which it gives by its name.
+// Returns true if the message reports the end of the rank with that name.
 bool says_is_lost(ErrorCode code, const std::string& what, const std::string& name) {
   const std::size_t begin = what.find(name);
   if (begin == std::string::npos) {
     return false;
   }
   const std::string rest = what.substr(begin + name.size());
-  // A group that is closed since has any error's words. Ranks that only tell of one gave up.
-  return code == ErrorCode::kPeerLost ? !rest.starts_with(" gave up: ")
+  // A closed group repeats any error. A rank that aborted reports the end of another rank.
+  return code == ErrorCode::kPeerLost ? !rest.starts_with(" aborted: ")
                                       : code == ErrorCode::kClosed && rest.starts_with(" is gone");
 }
 
-// "stage 1", "stages 0 and 3".
+// Returns a text such as "stage 1" or "stages 0 and 3".
 std::string name_of_stages(const pipeline::Schedule& schedule, int rank) {
   std::vector<int> stages;
   for (int stage = 0; stage < schedule.n_stages(); ++stage) {
@@ -102,6 +88,24 @@ std::string name_of_stages(const pipeline::Schedule& schedule, int rank) {
 
 }  // namespace
 
+Pipeline::Impl::Impl(std::shared_ptr<ProcessGroup> group,
+                     const PipelineOptions& options,
+                     const MakeParts& make_parts)
+    : options_(options), state_(plan_.parts, ties_) {
+  PipelineSetup setup(options_, plan_, ties_);
+  setup.make_plan(std::move(group), make_parts);
+  groups_ = setup.collect_groups();
+  for (const auto& [stage, part] : plan_.parts) {
+    stages_.push_back(stage);
+  }
+  gradients_ = std::make_unique<StageGradients>(plan_.parts, ties_);
+  if (options_.data_group != nullptr) {
+    replica_ = options_.data_group->rank();
+    replicas_ = setup.join_replicas(state_, gradients_->parameters());
+  }
+  setup.share_tied_values();
+}
+
 template <class Body>
 auto Pipeline::Impl::guard(const char* call, const Body& body) const {
   try {
@@ -115,8 +119,8 @@ auto Pipeline::Impl::guard(const char* call, const Body& body) const {
   }
 }
 
-// What the rank had that a group misses, which the group can't know: " (rank 1 had stage 1 of the
-// pipeline)"; "" where the message names none, or has it already from another rank.
+// Returns the stages of a lost rank, which are unknown to the group: " (rank 1 had stage 1 of the
+// pipeline)". Returns "" for a message that names no lost rank or names the stages already.
 std::string Pipeline::Impl::describe_lost(ErrorCode code, const std::string& what) const {
   constexpr const char* kEnd = " of the pipeline)";
   if (what.find(kEnd) != std::string::npos) {
@@ -124,11 +128,11 @@ std::string Pipeline::Impl::describe_lost(ErrorCode code, const std::string& wha
   }
   for (const std::shared_ptr<ProcessGroup>& group : groups_) {
     for (int rank = 0; rank < group->world_size(); ++rank) {
-      const rendezvous::Member& member = group->roster().members[as_index(rank)];
-      if (rank != group->rank() && says_is_lost(code, what, rendezvous::describe(member))) {
-        // In the other groups all have the same stages.
+      const transport::Member& member = group->roster().members[as_index(rank)];
+      if (rank != group->rank() && says_is_lost(code, what, transport::describe(member))) {
+        // In any other group, all ranks have the same stages as this rank.
         const int in_pipeline = group == plan_.group ? rank : plan_.group->rank();
-        return " (rank " + std::to_string(member.rank) + " had " +
+        return " (rank " + std::to_string(member.job_rank) + " had " +
                name_of_stages(plan_.schedule, in_pipeline) + kEnd;
       }
     }
@@ -136,12 +140,12 @@ std::string Pipeline::Impl::describe_lost(ErrorCode code, const std::string& wha
   return "";
 }
 
-// Whatever goes wrong on this rank, others wait for it, in all groups.
+// Aborts all groups, because other ranks wait for this rank in each of them.
 void Pipeline::Impl::fail(const char* call, ErrorCode code, std::string what) const {
   if (!what.starts_with("[rank ")) {
     what = "[rank " + std::to_string(plan_.group->rank()) + "/" +
            std::to_string(plan_.group->world_size()) + "] " + call + ": " + what;
-    // What another rank said has its replica.
+    // A message from another rank names that rank's replica already.
     if (options_.data_group != nullptr && what.find(" (in replica ") == std::string::npos) {
       what += " (in replica " + std::to_string(replica_) + ")";
     }
@@ -226,7 +230,8 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
   return guard("Pipeline", [&] {
     const c10::AutoGradMode with_gradients(true);
     const KeptRandomState kept;
-    // Not in the first step, in whose backward ranks wait for each other: here all do it at once.
+    // Called at the start of a step, when all ranks try the shapes at the same time. In the
+    // backward pass of the first step, ranks would wait for each other's trials.
     weight_sums_.bits.try_new_shapes();
     std::optional<AllocationMeter> meter;
     if (options_.measures_memory) {
@@ -249,13 +254,13 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
             },
         .keeps_outputs = options_.keeps_outputs,
         .weight_sums = &weight_sums_,
-        .n_extra_places = n_tied_places(ties_),
+        .n_extra_slots = n_tied_slots(ties_),
         .before_backward = [&](int stage) { gradients_->before_backward(stage); },
         .after_backward = [&](int stage) { gradients_->after_backward(stage); },
         .on_gradients =
             [&](int stage) {
-              if (replicas_) {
-                replicas_->add(stage, gradients_->of_stage(stage));
+              if (replicas_.gradients) {
+                replicas_.gradients->add(stage, gradients_->of_stage(stage));
               }
             },
     };
@@ -273,21 +278,19 @@ double Pipeline::Impl::train(StepRun& run) {
   gradients_->begin();
   run.run();
   weight_sums_.memory.release();
-  if (replicas_) {
-    for (const auto& [stage, means] : replicas_->finish()) {
+  if (replicas_.gradients) {
+    for (const auto& [stage, means] : replicas_.gradients->finish()) {
       gradients_->set(stage, means);
     }
   }
   if (!ties_.empty()) {
-    sum_tied_gradients(plan_,
-                       ties_,
-                       {.transfers = run.transfers(), .first_place = run.extra_place()},
-                       *gradients_);
+    sum_tied_gradients(
+        plan_, ties_, {.transfers = run.transfers(), .first_slot = run.extra_slot()}, *gradients_);
     run.transfers().finish();
   }
   gradients_->end();
-  if (shared_buffers_) {
-    shared_buffers_->run(*options_.data_group, options_.timeout);
+  if (replicas_.buffers) {
+    replicas_.buffers->run(*options_.data_group, options_.timeout);
   }
   return share_loss(run.loss());
 }
@@ -324,7 +327,7 @@ Tensors Pipeline::Impl::forward(const Tensors& inputs) {
         .random = random(),
         .is_checkpointed = [](int) { return false; },
         .keeps_outputs = true,
-        .n_extra_places = 1,
+        .n_extra_slots = 1,
     };
     StepRun run(plan_, options);
     run.run();
@@ -337,16 +340,16 @@ Tensors Pipeline::Impl::gather(StepRun& run, Tensors outputs) {
     return outputs;
   }
   Transfers& transfers = run.transfers();
-  const MessageLabel label{.place = run.extra_place(), .text = "outputs of the batch"};
+  const MessageLabel label{.slot = run.extra_slot(), .text = "outputs of the batch"};
   if (!has_last_stage()) {
     transfers.receive(last_rank(), label);
-    return transfers.await(label.place).tensors;
+    return transfers.await(label.slot).tensors;
   }
-  const Delivery delivery{.tensors = outputs,
-                          .needs_gradient = std::vector<bool>(outputs.size(), false)};
+  const StageMessage message{.tensors = outputs,
+                             .needs_gradient = std::vector<bool>(outputs.size(), false)};
   for (int rank = 0; rank < plan_.group->world_size(); ++rank) {
     if (rank != plan_.group->rank()) {
-      transfers.send(rank, label, delivery);
+      transfers.send(rank, label, message);
     }
   }
   transfers.finish();
@@ -357,12 +360,12 @@ double Pipeline::Impl::clip_grad_norm(double max_norm, const ClipOptions& option
   const double norm = guard("Pipeline::clip_grad_norm", [&] {
     check_clipping(max_norm, options);
     if (options.others != nullptr) {
-      reject("ClipOptions::others is set, though the pipeline knows the ranks of its stages");
+      reject("ClipOptions::others is set, though the pipeline has the ranks of its stages");
     }
     std::vector<PlacedTensor> counted;
     for (const auto& [stage, part] : plan_.parts) {
       for (const PlacedTensor& parameter : part.placed_parameters()) {
-        if (is_first_of_tie({.stage = stage, .name = parameter.name})) {
+        if (state_.is_first_of_tie({.stage = stage, .name = parameter.name})) {
           counted.push_back(parameter);
         }
       }
@@ -371,8 +374,8 @@ double Pipeline::Impl::clip_grad_norm(double max_norm, const ClipOptions& option
     of_all.others = plan_.group;
     return norm_of_gradients(with_gradients(std::move(counted), "clip_grad_norm"), of_all);
   });
-  // An error here is that of all ranks, which can go on.
-  clip_to_norm(own_gradients(), norm, max_norm, options);
+  // This error is thrown on all ranks. The group stays usable.
+  clip_to_norm(state_.gradients(), norm, max_norm, options);
   return norm;
 }
 

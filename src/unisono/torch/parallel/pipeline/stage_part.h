@@ -1,7 +1,9 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,62 +11,66 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/parallel/pipeline/stage.h"
+#include "unisono/pipeline/schedule.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::parallel {
 
-/// Whence a chunk's random numbers come. They don't depend on who computes it when, nor on which
-/// layers are in a stage together.
+/// Determines the random numbers of a chunk, independently of the schedule and of the cut into
+/// stages.
 struct ChunkRandom {
   std::uint64_t seed;
   std::int64_t step;
-  std::int64_t chunk;  ///< Over all replicas.
+  std::int64_t chunk;  ///< Number of the chunk, counted over all replicas.
 };
 
-/// A module of a stage that has random numbers of its own.
+/// A module of a stage. The random generator is seeded for each layer.
 struct Layer {
-  int number;  ///< In the whole model.
+  int number;  ///< Number in the whole model.
   std::shared_ptr<torch::nn::Module> module;
   std::function<Tensors(const Tensors&)> forward;
   std::string prefix;
 };
 
-/// A stage as its rank has it.
+/// A stage on its rank: layers, parameters and buffers. Holds the modules. Used on the thread of
+/// the step.
 class StagePart {
  public:
-  /// A stage of the user's own, which is one layer.
+  /// A user-defined stage, treated as one layer.
   StagePart(int number, Stage stage);
 
-  /// Layers first, ..., end - 1 of `model`.
+  /// A stage of the layers first, ..., end - 1 of `model`.
   StagePart(int number, const torch::nn::Sequential& model, int begin, int end);
 
   [[nodiscard]] int number() const { return number_; }
 
-  /// Throws Error(kInvalidArgument) for outputs that are not as announced.
+  /// Runs the layers. Throws Error(kInvalidArgument) for outputs that differ from the announced
+  /// sizes.
   [[nodiscard]] Tensors forward(const Tensors& inputs, const ChunkRandom& random) const;
 
-  // Under their names in the whole model; each tensor once.
+  // Names refer to the whole model. Each tensor appears once.
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
-  /// The same with how they lie on the ranks of their groups.
+  /// The parameters with the placement on the ranks of the layers' groups.
   [[nodiscard]] const std::vector<PlacedTensor>& placed_parameters() const { return placed_; }
 
   [[nodiscard]] const std::vector<NamedTensor>& buffers() const { return buffers_; }
 
   void train(bool on) const;
 
-  /// In which its modules exchange something, each once: those of divided layers and of
-  /// SyncBatchNorm. All their ranks have to do their chunks in the same order.
+  /// Groups of divided layers and of SyncBatchNorm, each once. All ranks of such a group compute
+  /// chunks in the same order.
   [[nodiscard]] const std::vector<std::shared_ptr<ProcessGroup>>& groups() const { return groups_; }
 
-  /// Whether its first layer works in place, as a pass has seen; true before the first one.
+  /// Returns true if the first layer works in place, according to the last recorded pass; true
+  /// before the first pass.
   [[nodiscard]] bool may_change_inputs() const { return may_change_inputs_; }
 
   void note_inputs(bool are_changed) const { may_change_inputs_ = are_changed; }
 
-  /// Whether any parameter is trained.
+  /// Returns true if any parameter requires a gradient.
   [[nodiscard]] bool is_trained() const;
 
  private:
@@ -85,5 +91,41 @@ class StagePart {
   std::vector<std::shared_ptr<ProcessGroup>> groups_;
   mutable bool may_change_inputs_ = true;
 };
+
+/// A parameter of a stage.
+struct PlacedParameter {
+  int stage;
+  std::string name;
+
+  friend auto operator<=>(const PlacedParameter&, const PlacedParameter&) = default;
+};
+
+/// Parameters of several stages that act as a single parameter, in the order of the stages.
+using Tie = std::vector<PlacedParameter>;
+
+/// The stages of a rank, and the ties of the whole model.
+struct ModelParts {
+  std::map<int, StagePart> stages;  ///< By number.
+  std::vector<Tie> ties;
+};
+
+/// Returns the schedule that the options select, checked. Throws Error(kInvalidArgument).
+[[nodiscard]] pipeline::Schedule schedule_of(const PipelineOptions& options, int n_ranks);
+
+/// Returns the inputs of the batch for each stage. Throws Error(kInvalidArgument).
+[[nodiscard]] std::vector<std::vector<int>> batch_inputs_of(const PipelineOptions& options,
+                                                            int n_stages);
+
+// Return the stages of this rank and the ties. Both functions throw Error(kInvalidArgument) for
+// stages, layers or ties that contradict the schedule.
+
+[[nodiscard]] ModelParts cut_model(const torch::nn::Sequential& model,
+                                   const pipeline::Schedule& schedule,
+                                   int rank,
+                                   const PipelineOptions& options);
+[[nodiscard]] ModelParts make_parts(const MakeStage& make_stage,
+                                    const pipeline::Schedule& schedule,
+                                    int rank,
+                                    const PipelineOptions& options);
 
 }  // namespace unisono::parallel

@@ -1,34 +1,171 @@
 #include "unisono/torch/parallel/pipeline/stage_pass.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
+#include <unordered_set>
 
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/input_metadata.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "unisono/base/error.h"
-#include "unisono/torch/parallel/pipeline/product_memory.h"
-#include "unisono/torch/parallel/pipeline/stage_part.h"
-#include "unisono/torch/parallel/pipeline/weight_products.h"
 #include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
 namespace {
 
+namespace autograd = ::torch::autograd;
+using autograd::Node;
+
+class KeepGradients : public autograd::FunctionPreHook {
+ public:
+  explicit KeepGradients(std::shared_ptr<autograd::variable_list> kept) : kept_(std::move(kept)) {}
+
+  autograd::variable_list operator()(const autograd::variable_list& gradients) override {
+    *kept_ = gradients;
+    return gradients;
+  }
+
+ private:
+  std::shared_ptr<autograd::variable_list> kept_;
+};
+
+// Frees the saved variables of a node after the node has run.
+class ReleaseNode : public autograd::FunctionPostHook {
+ public:
+  explicit ReleaseNode(Node& node) : node_(node) {}
+
+  autograd::variable_list operator()(const autograd::variable_list& outputs,
+                                     const autograd::variable_list& /*inputs*/) override {
+    node_.release_variables();
+    return outputs;
+  }
+
+ private:
+  Node& node_;
+};
+
+// Runs the part of the graph from `roots` to `ends`; the ends accumulate gradients.
+void run(const autograd::edge_list& roots,
+         const autograd::variable_list& gradients,
+         const autograd::edge_list& ends,
+         bool keeps_graph) {
+  autograd::Engine::get_default_engine().execute(
+      roots, gradients, keeps_graph, /*create_graph=*/false, /*accumulate_grad=*/true, ends);
+}
+
+}  // namespace
+
+SplitBackward::SplitBackward(autograd::edge_list roots,
+                             std::vector<at::Tensor> gradients,
+                             const c10::intrusive_ptr<InputGradients>& end)
+    : roots_(std::move(roots)), gradients_(std::move(gradients)) {
+  const BackwardGraph graph(roots_, end.get());
+  find_starts(graph, end.get());
+  if (!leads_to_end_) {
+    return;
+  }
+  if (!is_whole_) {
+    release_rest(graph);
+  }
+  run(roots_, gradients_, {{end, 0}}, /*keeps_graph=*/true);
+  if (!is_whole_) {
+    gradients_.clear();
+  }
+}
+
+// The second half needs only the saved variables of the start nodes.
+void SplitBackward::release_rest(const BackwardGraph& graph) const {
+  std::unordered_set<const Node*> starts;
+  for (const Start& start : starts_) {
+    starts.insert(start.node.get());
+  }
+  for (Node* const node : graph.nodes()) {
+    if (graph.leads_to_end(node) && !starts.contains(node)) {
+      node->add_post_hook(std::make_unique<ReleaseNode>(*node));
+    }
+  }
+}
+
+void SplitBackward::find_starts(const BackwardGraph& graph, Node* end) {
+  leads_to_end_ = std::ranges::any_of(graph.nodes(), [&](const Node* node) { return node == end; });
+  std::unordered_set<const Node*> begun;
+  for (Node* const node : graph.nodes()) {
+    if (dynamic_cast<const autograd::AccumulateGrad*>(node) != nullptr) {
+      parameters_.emplace_back(node->getptr(), 0);
+    }
+    if (!graph.leads_to_end(node)) {
+      continue;
+    }
+    autograd::edge_list parameters = graph.parameters_beside(*node);
+    if (parameters.empty()) {
+      continue;
+    }
+    for (const autograd::Edge& parameter : parameters) {
+      is_whole_ = !begun.insert(parameter.function.get()).second || is_whole_;
+    }
+    starts_.push_back({.node = node->getptr(),
+                       .parameters = std::move(parameters),
+                       .gradients = std::make_shared<autograd::variable_list>()});
+  }
+  // Parameters that are not reached from a start node can be reached from the roots only.
+  is_whole_ = is_whole_ || begun.size() < parameters_.size();
+  if (is_whole_) {
+    starts_.clear();
+  }
+  products_ = find_weight_products(graph);
+  for (const Start& start : starts_) {
+    start.node->add_pre_hook(std::make_unique<KeepGradients>(start.gradients));
+  }
+}
+
+void SplitBackward::add_weight_gradients(WeightSums& sums) {
+  keep_addable(products_, sums);
+  if (is_whole_) {
+    if (!parameters_.empty()) {
+      run_with_products(roots_, gradients_, parameters_, products_);
+    }
+    return;
+  }
+  // Runs in the order of a full pass, from the outputs on.
+  for (auto start = starts_.rbegin(); start != starts_.rend(); ++start) {
+    if (!start->gradients->empty()) {
+      add_weight_gradients_of(*start);
+    }
+  }
+}
+
+void SplitBackward::add_weight_gradients_of(Start& start) {
+  for (const WeightProduct& product : products_) {
+    if (product.node == start.node.get()) {
+      add(product, start.gradients->at(0));
+      std::erase_if(start.parameters, [&](const autograd::Edge& parameter) {
+        return parameter.function.get() == product.weight;
+      });
+    }
+  }
+  if (start.parameters.empty()) {
+    return;
+  }
+  autograd::edge_list roots;
+  for (std::uint32_t i = 0; i < start.gradients->size(); ++i) {
+    roots.emplace_back(start.node, i);
+  }
+  run(roots, *start.gradients, start.parameters, /*keeps_graph=*/false);
+}
+
+namespace {
+
 bool can_have_gradient(const at::Tensor& tensor) {
   return at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type());
 }
 
-// Gives buffers (running means, counts of calls) the values back that a second forward changes.
+// RAII guard: restores buffers (running means, counts of calls) after a second forward pass.
 class KeptBuffers {
  public:
   explicit KeptBuffers(const std::vector<NamedTensor>& buffers) : buffers_(buffers) {
@@ -40,7 +177,7 @@ class KeptBuffers {
   ~KeptBuffers() {
     const c10::NoGradGuard no_grad;
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      // Past the version, as normalization writes them: graphs that keep them go on.
+      // variable_data() leaves the version unchanged, so graphs that saved the buffer stay valid.
       buffers_[i].tensor.variable_data().copy_(values_[i]);
     }
   }
@@ -57,7 +194,7 @@ class KeptBuffers {
 
 }  // namespace
 
-StagePass::StagePass(const StagePart& stage, Delivery inputs, Options options)
+StagePass::StagePass(const StagePart& stage, StageMessage inputs, Options options)
     : stage_(stage), inputs_(std::move(inputs)), options_(std::move(options)) {
   if (!c10::GradMode::is_enabled()) {
     keep_outputs(stage_.forward(inputs_.tensors, options_.random));
@@ -77,7 +214,7 @@ StagePass::StagePass(const StagePart& stage, Delivery inputs, Options options)
   keep_outputs(outputs);
 }
 
-// Inputs that the stage works on in place are copied first; the others are not.
+// Passes copies of the inputs to the stage if the stage works in place on them.
 Tensors StagePass::forward_keeping_inputs() {
   const auto versions_of = [](const Tensors& tensors) {
     std::vector<std::int64_t> versions;
@@ -107,7 +244,7 @@ void StagePass::keep_outputs(const Tensors& outputs) {
   }
   for (const at::Tensor& output : outputs) {
     outputs_.tensors.push_back(output.detach());
-    // A checkpointed pass learns only in backward which of them need it.
+    // A checkpointed pass has no graph yet, so any output may need a gradient.
     outputs_.needs_gradient.push_back(
         output.requires_grad() ||
         (options_.is_checkpointed && has_gradients && can_have_gradient(output)));
@@ -118,7 +255,7 @@ at::Tensor StagePass::compute_loss(const Tensors& outputs) {
   at::Tensor loss = options_.loss(outputs);
   if (!loss.defined() || loss.numel() != 1) {
     throw Error(ErrorCode::kInvalidArgument,
-                "the loss function returned " + describe(loss) + ", no tensor of one element");
+                "the loss function returned " + describe(loss) + ", not a tensor of one element");
   }
   loss_ = loss.item<double>();
   sizes_of_loss_ = loss.sizes().vec();

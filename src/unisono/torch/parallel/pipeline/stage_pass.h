@@ -1,55 +1,99 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
 
-#include "unisono/torch/parallel/pipeline/inbox.h"
-#include "unisono/torch/parallel/pipeline/input_gradients.h"
-#include "unisono/torch/parallel/pipeline/product_memory.h"
-#include "unisono/torch/parallel/pipeline/split_backward.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
+#include "unisono/torch/parallel/pipeline/transfers.h"
+#include "unisono/torch/parallel/pipeline/weight_products.h"
 
 namespace unisono::parallel {
 
-/// What the last stage does with its outputs: their loss.
+/// A backward pass in two halves: first the gradients of the inputs, later the gradients of the
+/// parameters. Owned by a StagePass; used on the thread of the step.
+///
+/// A node on the way to the inputs that also leads to parameters (a linear layer) stores the node's
+/// gradient in the first half. The second half starts at each of these nodes and repeats no
+/// computation. If a parameter belongs to several such nodes, the graph adds the gradients before
+/// the parameter; the second half is then a full pass from the outputs, for equal bits.
+class SplitBackward {
+ public:
+  /// Computes the gradients of the inputs, from `roots` to `end`. `end` may be null: no input needs
+  /// a gradient.
+  SplitBackward(torch::autograd::edge_list roots,
+                std::vector<at::Tensor> gradients,
+                const c10::intrusive_ptr<InputGradients>& end);
+
+  /// Adds the gradients of the parameters. Called once.
+  void add_weight_gradients(WeightSums& sums);
+
+ private:
+  /// A node that leads to parameters, and its stored gradients.
+  struct Start {
+    c10::intrusive_ptr<torch::autograd::Node> node;
+    torch::autograd::edge_list parameters;
+    std::shared_ptr<torch::autograd::variable_list> gradients;
+  };
+
+  void find_starts(const BackwardGraph& graph, torch::autograd::Node* end);
+  void release_rest(const BackwardGraph& graph) const;
+  void add_weight_gradients_of(Start& start);
+
+  torch::autograd::edge_list roots_;
+  std::vector<at::Tensor> gradients_;
+  std::vector<Start> starts_;
+  torch::autograd::edge_list parameters_;  // All parameters of the graph.
+  std::vector<WeightProduct> products_;
+  bool leads_to_end_ = false;
+  bool is_whole_ = false;  // The second half starts at the roots.
+};
+
+/// Returns the loss of the last stage's outputs.
 using LossOfOutputs = std::function<at::Tensor(const Tensors& outputs)>;
 
-/// A chunk in a stage, from its forward until its gradients are done.
+/// A chunk in a stage, from the forward pass until the gradients are complete. Owned by a StepRun;
+/// used on the thread of the step. Throws Error for a stage that returns wrong outputs, and the
+/// exceptions of layers.
 class StagePass {
  public:
   struct Options {
     ChunkRandom random;
     bool is_checkpointed;
-    LossOfOutputs loss = {};  ///< Of the last stage only.
+    LossOfOutputs loss = {};  ///< Null except in the last stage.
   };
 
-  /// Runs the stage. `inputs` have no graph.
-  StagePass(const StagePart& stage, Delivery inputs, Options options);
+  /// Runs the forward pass. `inputs` have no graph.
+  StagePass(const StagePart& stage, StageMessage inputs, Options options);
 
-  /// Without a graph.
-  [[nodiscard]] Delivery take_outputs() { return std::exchange(outputs_, {}); }
+  /// Returns the outputs, without a graph. Called once.
+  [[nodiscard]] StageMessage take_outputs() { return std::exchange(outputs_, {}); }
 
-  /// Of the last stage.
+  /// The loss of the chunk, valid in the last stage.
   [[nodiscard]] double loss() const { return loss_; }
 
-  /// Of a loss that counts `weight` times.
+  /// Returns the gradient of a loss that counts `weight` times.
   [[nodiscard]] at::Tensor gradient_of_loss(double weight) const;
 
-  /// Adds to the parameters' gradients, given those of the outputs: one for each, undefined for
-  /// none. Of the last stage the one of the loss.
+  /// Runs the backward pass and adds to the parameters' gradients. `gradients` holds one tensor for
+  /// each output, undefined for an output without a gradient; in the last stage the vector holds
+  /// the gradient of the loss.
   void backward(const Tensors& gradients, WeightSums& sums);
 
-  // The same in two halves.
+  // The two halves of backward(), in this order.
   void backward_inputs(const Tensors& gradients);
   void backward_weights(WeightSums& sums);
 
-  /// After backward() or backward_inputs(): one for each input, undefined where there is none.
+  /// Returns a gradient for each input, undefined for an unused input. Valid after backward() or
+  /// backward_inputs().
   [[nodiscard]] Tensors input_gradients() const;
 
  private:
@@ -67,13 +111,13 @@ class StagePass {
   Roots take_roots(const Tensors& gradients);
 
   const StagePart& stage_;
-  Delivery inputs_;
+  StageMessage inputs_;
   Options options_;
-  std::vector<std::int64_t> versions_;  // Of the inputs of a pass that is to run again.
+  std::vector<std::int64_t> versions_;  // Versions of the inputs of a checkpointed pass.
   c10::intrusive_ptr<InputGradients> end_;
-  // Of each output; of the last stage, of the loss. Without the values, which may be large.
+  // Graph edges of the outputs, or of the loss in the last stage. The values are not kept.
   torch::autograd::edge_list roots_;
-  Delivery outputs_;
+  StageMessage outputs_;
   std::vector<std::int64_t> sizes_of_loss_;
   at::TensorOptions of_loss_;
   double loss_ = 0;

@@ -1,24 +1,11 @@
 #include "unisono/torch/parallel/pipeline/step_run.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
 #include <exception>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <c10/util/Exception.h>
 
 #include "unisono/base/error.h"
-#include "unisono/pipeline/as_index.h"
-#include "unisono/pipeline/next_action.h"
-#include "unisono/pipeline/schedule.h"
-#include "unisono/torch/parallel/pipeline/inbox.h"
-#include "unisono/torch/parallel/pipeline/routes.h"
-#include "unisono/torch/parallel/pipeline/stage_pass.h"
-#include "unisono/torch/parallel/pipeline/transfers.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -29,8 +16,9 @@ using pipeline::as_index;
 
 namespace {
 
-// How many of the actions that are next have their messages received ahead. The time that one may
-// take begins with it, and those of more would be over while nobody is late.
+// The number of next actions with receives that are posted ahead. The timeout of a receive starts
+// when the receive is posted, so receives of much later actions could time out although no rank is
+// late.
 constexpr std::size_t kAhead = 8;
 
 std::string name_of(const Route& route, bool is_gradient, int chunk) {
@@ -40,7 +28,7 @@ std::string name_of(const Route& route, bool is_gradient, int chunk) {
                            std::to_string(route.from) + " to stage " + std::to_string(route.to);
 }
 
-// A stage may work in place on what it gets.
+// A stage may work in place on its inputs, so memory must not be shared.
 bool shares_memory(const at::Tensor& tensor, const Tensors& others) {
   return std::ranges::any_of(others, [&](const at::Tensor& other) {
     return tensor.has_storage() && other.has_storage() && tensor.is_alias_of(other);
@@ -49,15 +37,15 @@ bool shares_memory(const at::Tensor& tensor, const Tensors& others) {
 
 }  // namespace
 
-StepRun::StepRun(const StepPlan& plan, const Options& options)
+StepRun::StepRun(const PipelineLayout& plan, const Options& options)
     : plan_(plan),
       options_(options),
       transfers_(*plan.group,
-                 2 * plan.routes.size() * as_index(plan.schedule.n_chunks) + options.n_extra_places,
+                 2 * plan.routes.size() * as_index(plan.schedule.n_chunks) + options.n_extra_slots,
                  plan.timeout),
       progress_(options.loss ? pipeline::start(plan.schedule, plan.group->rank())
                              : pipeline::start_forwards(plan.schedule, plan.group->rank())),
-      is_expected_(extra_place(), false),
+      is_expected_(extra_slot(), false),
       losses_(as_index(plan.schedule.n_chunks), 0.0),
       outputs_(as_index(plan.schedule.n_chunks)) {
   for (int stage = 0; stage < plan.schedule.n_stages(); ++stage) {
@@ -66,40 +54,41 @@ StepRun::StepRun(const StepPlan& plan, const Options& options)
   }
 }
 
-std::size_t StepRun::extra_place() const {
+std::size_t StepRun::extra_slot() const {
   return 2 * plan_.routes.size() * as_index(plan_.schedule.n_chunks);
 }
 
-std::size_t StepRun::place_of(const Arrival& arrival) const {
-  return (2 * as_index(arrival.route) + (arrival.is_gradient ? 1 : 0)) *
+std::size_t StepRun::slot_of(const Expected& expected) const {
+  return (2 * as_index(expected.route) + (expected.is_gradient ? 1 : 0)) *
              as_index(plan_.schedule.n_chunks) +
-         as_index(arrival.chunk);
+         as_index(expected.chunk);
 }
 
-std::vector<StepRun::Arrival> StepRun::arrivals_of(const Action& action) const {
-  std::vector<Arrival> arrivals;
+std::vector<StepRun::Expected> StepRun::expected_of(const Action& action) const {
+  std::vector<Expected> all_expected;
   if (action.kind == ActionKind::kBackwardWeight) {
-    return arrivals;
+    return all_expected;
   }
   const bool is_gradient = action.kind != ActionKind::kForward;
   for (const int route : (is_gradient ? out_of_ : into_)[as_index(action.stage)]) {
-    arrivals.push_back({.route = route, .is_gradient = is_gradient, .chunk = action.chunk});
+    all_expected.push_back({.route = route, .is_gradient = is_gradient, .chunk = action.chunk});
   }
-  return arrivals;
+  return all_expected;
 }
 
 int StepRun::rank_of(int stage) const {
   return plan_.schedule.rank_of_stage[as_index(stage)];
 }
 
-// Where there is none, with the places of messages that would make one.
+// Returns the index of the next action to run. If no action can run, fills `missing` with the slots
+// of messages that would enable an action.
 std::optional<std::size_t> StepRun::find_next(std::vector<std::size_t>& missing) {
   const auto has_arrived = [&](const Action& action) {
     bool has_all = true;
-    for (const Arrival& arrival : arrivals_of(action)) {
-      const std::size_t place = place_of(arrival);
-      if (!transfers_.inbox().has(place)) {
-        missing.push_back(place);
+    for (const Expected& expected : expected_of(action)) {
+      const std::size_t slot = slot_of(expected);
+      if (!transfers_.mailbox().has(slot)) {
+        missing.push_back(slot);
         has_all = false;
       }
     }
@@ -114,14 +103,14 @@ std::optional<std::size_t> StepRun::find_next(std::vector<std::size_t>& missing)
 void StepRun::expect_next() {
   const std::size_t n = std::min(kAhead, progress_.remaining.size());
   for (std::size_t i = 0; i < n; ++i) {
-    for (const Arrival& arrival : arrivals_of(progress_.remaining[i])) {
-      const Route& route = plan_.routes[as_index(arrival.route)];
-      const int from = rank_of(arrival.is_gradient ? route.to : route.from);
-      const std::size_t place = place_of(arrival);
-      if (from != plan_.group->rank() && !is_expected_[place]) {
-        is_expected_[place] = true;
+    for (const Expected& expected : expected_of(progress_.remaining[i])) {
+      const Route& route = plan_.routes[as_index(expected.route)];
+      const int from = rank_of(expected.is_gradient ? route.to : route.from);
+      const std::size_t slot = slot_of(expected);
+      if (from != plan_.group->rank() && !is_expected_[slot]) {
+        is_expected_[slot] = true;
         transfers_.receive(
-            from, {.place = place, .text = name_of(route, arrival.is_gradient, arrival.chunk)});
+            from, {.slot = slot, .text = name_of(route, expected.is_gradient, expected.chunk)});
       }
     }
   }
@@ -130,17 +119,17 @@ void StepRun::expect_next() {
 void StepRun::run() {
   expect_next();
   while (!progress_.remaining.empty()) {
-    transfers_.inbox().throw_if_failed();
+    transfers_.mailbox().throw_if_failed();
     std::vector<std::size_t> missing;
-    const std::optional<std::size_t> place = find_next(missing);
-    if (!place) {
-      transfers_.inbox().wait(missing);
+    const std::optional<std::size_t> next = find_next(missing);
+    if (!next) {
+      transfers_.mailbox().wait(missing);
       continue;
     }
-    const Action action = take(progress_, *place);
+    const Action action = take(progress_, *next);
     expect_next();
     perform(action);
-    transfers_.let_go_of_sent();
+    transfers_.release_sent();
   }
   transfers_.finish();
 }
@@ -158,7 +147,7 @@ void StepRun::perform(const Action& action) {
   spans_.push_back({.action = action, .start = start, .end = now()});
 }
 
-// What the stage throws, with its place.
+// Adds the name of the action to errors of the stage.
 template <class Work>
 auto StepRun::compute(const Action& action, const Work& work) {
   const auto here = [&](const char* what) { return describe(action) + ": " + what; };
@@ -173,15 +162,15 @@ auto StepRun::compute(const Action& action, const Work& work) {
   }
 }
 
-std::optional<Delivery> StepRun::take_inputs(const Action& action, Pass& pass) {
-  Delivery inputs;
-  for (const Arrival& arrival : arrivals_of(action)) {
-    Delivery delivery = transfers_.inbox().take(place_of(arrival));
-    inputs.has_chunk = inputs.has_chunk && delivery.has_chunk;
-    pass.n_inputs.push_back(delivery.tensors.size());
-    for (std::size_t i = 0; i < delivery.tensors.size(); ++i) {
-      inputs.tensors.push_back(std::move(delivery.tensors[i]));
-      inputs.needs_gradient.push_back(delivery.needs_gradient[i] && options_.loss != nullptr);
+std::optional<StageMessage> StepRun::take_inputs(const Action& action, Pass& pass) {
+  StageMessage inputs;
+  for (const Expected& expected : expected_of(action)) {
+    StageMessage message = transfers_.mailbox().take(slot_of(expected));
+    inputs.has_chunk = inputs.has_chunk && message.has_chunk;
+    pass.n_inputs.push_back(message.tensors.size());
+    for (std::size_t i = 0; i < message.tensors.size(); ++i) {
+      inputs.tensors.push_back(std::move(message.tensors[i]));
+      inputs.needs_gradient.push_back(message.needs_gradient[i] && options_.loss != nullptr);
     }
   }
   if (const auto found = options_.problems.find(action.stage); found != options_.problems.end()) {
@@ -198,9 +187,9 @@ std::optional<Delivery> StepRun::take_inputs(const Action& action, Pass& pass) {
 
 void StepRun::forward(const Action& action) {
   Pass& pass = passes_[{action.stage, action.chunk}];
-  std::optional<Delivery> inputs = take_inputs(action, pass);
+  std::optional<StageMessage> inputs = take_inputs(action, pass);
   const bool is_last = action.stage == plan_.last_stage();
-  Delivery outputs{.has_chunk = false};
+  StageMessage outputs{.has_chunk = false};
   if (inputs) {
     StagePass::Options options{.random = options_.random(action.chunk),
                                .is_checkpointed = options_.is_checkpointed(action.chunk)};
@@ -229,45 +218,46 @@ void StepRun::forward(const Action& action) {
   }
 }
 
-// Other ranks first: what they get is sent from where it lies, so stages of this rank get copies.
-void StepRun::send_outputs(const Action& action, const Delivery& outputs) {
+// Messages to other ranks are started first and are sent without a copy; stages of this rank
+// therefore receive copies of shared tensors.
+void StepRun::send_outputs(const Action& action, const StageMessage& outputs) {
   const int n_outputs = static_cast<int>(outputs.tensors.size());
-  const auto is_near = [this](int place) {
-    return rank_of(plan_.routes[as_index(place)].to) == plan_.group->rank();
+  const auto is_near = [this](int route) {
+    return rank_of(plan_.routes[as_index(route)].to) == plan_.group->rank();
   };
-  std::vector<int> places = out_of_[as_index(action.stage)];
-  std::ranges::stable_partition(places, [&](int place) { return !is_near(place); });
+  std::vector<int> routes = out_of_[as_index(action.stage)];
+  std::ranges::stable_partition(routes, [&](int route) { return !is_near(route); });
   Tensors given;
-  for (const int place : places) {
-    const Route& route = plan_.routes[as_index(place)];
-    Delivery delivery{.has_chunk = outputs.has_chunk};
+  for (const int index : routes) {
+    const Route& route = plan_.routes[as_index(index)];
+    StageMessage message{.has_chunk = outputs.has_chunk};
     if (outputs.has_chunk) {
       const std::vector<int> on_route =
           compute(action, [&] { return outputs_on(route, plan_.routes, n_outputs); });
       for (const int output : on_route) {
         const at::Tensor& tensor = outputs.tensors[as_index(output)];
-        delivery.tensors.push_back(is_near(place) && shares_memory(tensor, given) ? tensor.clone()
-                                                                                  : tensor);
+        message.tensors.push_back(is_near(index) && shares_memory(tensor, given) ? tensor.clone()
+                                                                                 : tensor);
         given.push_back(tensor);
-        delivery.needs_gradient.push_back(outputs.needs_gradient[as_index(output)]);
+        message.needs_gradient.push_back(outputs.needs_gradient[as_index(output)]);
       }
     }
-    hand_over({.route = place, .is_gradient = false, .chunk = action.chunk},
+    hand_over({.route = index, .is_gradient = false, .chunk = action.chunk},
               route.to,
-              std::move(delivery));
+              std::move(message));
   }
 }
 
-void StepRun::hand_over(const Arrival& arrival, int to_stage, Delivery delivery) {
-  const std::size_t place = place_of(arrival);
+void StepRun::hand_over(const Expected& expected, int to_stage, StageMessage message) {
+  const std::size_t slot = slot_of(expected);
   if (rank_of(to_stage) == plan_.group->rank()) {
-    transfers_.inbox().put(place, std::move(delivery));
+    transfers_.mailbox().put(slot, std::move(message));
     return;
   }
-  const Route& route = plan_.routes[as_index(arrival.route)];
+  const Route& route = plan_.routes[as_index(expected.route)];
   transfers_.send(rank_of(to_stage),
-                  {.place = place, .text = name_of(route, arrival.is_gradient, arrival.chunk)},
-                  delivery);
+                  {.slot = slot, .text = name_of(route, expected.is_gradient, expected.chunk)},
+                  message);
 }
 
 Tensors StepRun::take_gradients(const Action& action) {
@@ -276,18 +266,18 @@ Tensors StepRun::take_gradients(const Action& action) {
     return {pass.pass->gradient_of_loss(1.0 / plan_.schedule.n_chunks)};
   }
   Tensors gradients(as_index(pass.n_outputs));
-  for (const Arrival& arrival : arrivals_of(action)) {
-    Delivery delivery = transfers_.inbox().take(place_of(arrival));
-    const Route& route = plan_.routes[as_index(arrival.route)];
+  for (const Expected& expected : expected_of(action)) {
+    StageMessage message = transfers_.mailbox().take(slot_of(expected));
+    const Route& route = plan_.routes[as_index(expected.route)];
     const std::vector<int> on_route = outputs_on(route, plan_.routes, pass.n_outputs);
-    if (delivery.tensors.size() != on_route.size()) {
+    if (message.tensors.size() != on_route.size()) {
       throw Error(ErrorCode::kMismatch,
                   describe(action) + ": stage " + std::to_string(route.to) + " has sent " +
-                      std::to_string(delivery.tensors.size()) + " gradients for " +
+                      std::to_string(message.tensors.size()) + " gradients for " +
                       std::to_string(on_route.size()) + " outputs");
     }
     for (std::size_t i = 0; i < on_route.size(); ++i) {
-      gradients[as_index(on_route[i])] = std::move(delivery.tensors[i]);
+      gradients[as_index(on_route[i])] = std::move(message.tensors[i]);
     }
   }
   return gradients;
@@ -319,20 +309,20 @@ void StepRun::backward(const Action& action) {
   }
 }
 
-// Of the routes to the stage, in the order of its inputs; those of the batch come last.
+// The gradients follow the order of the stage's inputs: routes first, then inputs of the batch.
 void StepRun::send_gradients(const Action& action, const Tensors& gradients) {
   std::size_t n_sent = 0;
   const std::vector<std::size_t>& counts = passes_.at({action.stage, action.chunk}).n_inputs;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    const int place = into_[as_index(action.stage)][i];
-    Delivery delivery;
+    const int route = into_[as_index(action.stage)][i];
+    StageMessage message;
     for (std::size_t n = 0; n < counts[i]; ++n) {
-      delivery.tensors.push_back(gradients[n_sent++]);
-      delivery.needs_gradient.push_back(false);
+      message.tensors.push_back(gradients[n_sent++]);
+      message.needs_gradient.push_back(false);
     }
-    hand_over({.route = place, .is_gradient = true, .chunk = action.chunk},
-              plan_.routes[as_index(place)].from,
-              std::move(delivery));
+    hand_over({.route = route, .is_gradient = true, .chunk = action.chunk},
+              plan_.routes[as_index(route)].from,
+              std::move(message));
   }
 }
 

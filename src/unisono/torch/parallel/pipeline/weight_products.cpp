@@ -2,34 +2,135 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <unordered_map>
-#include <utility>
-#include <vector>
+#include <unordered_set>
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Generator.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/rand.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/generated/Functions.h>
-#include <torch/csrc/autograd/saved_variable.h>
-
-#include "unisono/torch/parallel/pipeline/backward_graph.h"
-#include "unisono/torch/parallel/pipeline/product_bits.h"
-#include "unisono/torch/parallel/pipeline/product_memory.h"
+#include <torch/csrc/autograd/variable.h>
 
 namespace unisono::parallel {
+
+namespace autograd = ::torch::autograd;
+
+BackwardGraph::BackwardGraph(const autograd::edge_list& roots, const Node* end) : end_(end) {
+  for (const autograd::Edge& root : roots) {
+    visit(root.function.get());
+  }
+}
+
+autograd::edge_list BackwardGraph::parameters_beside(const Node& node) const {
+  autograd::edge_list parameters;
+  std::unordered_set<const Node*> seen;
+  std::vector<autograd::Edge> open(node.next_edges().begin(), node.next_edges().end());
+  while (!open.empty()) {
+    const autograd::Edge edge = std::move(open.back());
+    open.pop_back();
+    if (!edge.is_valid() || leads_to_end(edge.function.get()) ||
+        !seen.insert(edge.function.get()).second) {
+      continue;
+    }
+    if (dynamic_cast<const autograd::AccumulateGrad*>(edge.function.get()) != nullptr) {
+      parameters.emplace_back(edge.function, 0);
+    }
+    open.insert(open.end(), edge.function->next_edges().begin(), edge.function->next_edges().end());
+  }
+  return parameters;
+}
+
+// Depth first, without recursion, because graphs are as deep as models.
+void BackwardGraph::visit(Node* root) {
+  std::vector<std::pair<Node*, std::size_t>> path;
+  const auto enter = [&](Node* node) {
+    if (node != nullptr && leads_to_end_.emplace(node, node == end_).second) {
+      path.emplace_back(node, 0);
+    }
+  };
+  enter(root);
+  while (!path.empty()) {
+    auto& [node, n_done] = path.back();
+    if (n_done < node->num_outputs()) {
+      enter(node->next_edge(n_done++).function.get());
+      continue;
+    }
+    Node* const finished = node;
+    path.pop_back();
+    const auto leads = [&](const autograd::Edge& edge) {
+      return edge.is_valid() && leads_to_end_.at(edge.function.get());
+    };
+    leads_to_end_[finished] |= std::ranges::any_of(finished->next_edges(), leads);
+    order_.push_back(finished);
+  }
+}
+
+at::Tensor InputGradients::attach(const c10::intrusive_ptr<InputGradients>& node,
+                                  const at::Tensor& value) {
+  at::Tensor input = value.detach();
+  torch::autograd::create_gradient_edge(input, node);
+  node->gradients_.emplace_back();
+  return input;
+}
+
+torch::autograd::variable_list InputGradients::apply(torch::autograd::variable_list&& gradients) {
+  gradients_ = std::move(gradients);
+  return {};
+}
+
+namespace {
+
+// Compares both ways for random numbers, which make the sums inexact.
+bool are_alike_in(at::ScalarType type,
+                  std::int64_t n_rows,
+                  std::int64_t left_width,
+                  std::int64_t right_width) {
+  const c10::NoGradGuard no_grad;
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
+  const at::TensorOptions options(type);
+  const at::Tensor left = at::rand({n_rows, left_width}, generator, options).t();
+  const at::Tensor right = at::rand({n_rows, right_width}, generator, options);
+  const at::Tensor expected = at::mm(left, right);
+  constexpr double kSome = 0.7;
+  const at::Tensor sum = expected * kSome;
+  expected.add_(sum);
+  sum.addmm_(left, right);
+  return at::equal(sum, expected);
+}
+
+}  // namespace
+
+bool ProductBits::are_alike(at::ScalarType type,
+                            std::int64_t n_rows,
+                            std::int64_t left_width,
+                            std::int64_t right_width) {
+  const Shape shape{type, n_rows, left_width, right_width, at::get_num_threads()};
+  return are_alike_.try_emplace(shape).first->second.value_or(false);
+}
+
+void ProductBits::try_new_shapes() {
+  for (auto& [shape, result] : are_alike_) {
+    const auto& [type, n_rows, left_width, right_width, n_threads] = shape;
+    if (!result.has_value() && n_threads == at::get_num_threads()) {
+      result = are_alike_in(type, n_rows, left_width, right_width);
+    }
+  }
+}
+
 namespace {
 
 namespace autograd = ::torch::autograd;
 using autograd::AccumulateGrad;
 using autograd::Node;
 
-// Gradients of fewer elements stay in a core's cache, where to add them costs next to nothing.
+// The addition of smaller gradients, which stay in a core's cache, costs almost no time.
 constexpr std::int64_t kLarge = 1 << 14;
 
 using NumbersOfUses = std::unordered_map<const Node*, int>;
@@ -51,14 +152,14 @@ bool has_hooks(Node& node) {
          !node.tensor_pre_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
 }
 
-// What a product of two matrices leads to by its second one, and the first.
+// The edge of a product's second factor, and the saved first factor.
 struct Factors {
   const autograd::Edge* second;
   const autograd::SavedVariable* first;
 };
 
 std::optional<Factors> factors_of(const Node& node) {
-  constexpr std::size_t kSecondOfSum = 2;  // Behind what is added to the product.
+  constexpr std::size_t kSecondOfSum = 2;  // After the summand and the first factor.
   if (const auto* const sum = dynamic_cast<const autograd::generated::AddmmBackward0*>(&node)) {
     return sum->alpha.equal(1) ? std::optional(Factors{.second = &node.next_edge(kSecondOfSum),
                                                        .first = &sum->mat1_})
@@ -139,7 +240,7 @@ std::vector<WeightProduct> find_weight_products(const BackwardGraph& graph) {
   }
   NumbersOfUses uses = count_uses(graph);
   std::erase_if(products, [&](const WeightProduct& product) {
-    // The transposed weight, if there is one, is used by this product alone for the same reason.
+    // The weight, and its transposition if present, must have a single use.
     Node* const second = factors_of(*product.node)->second->function.get();
     return uses[product.weight] != 1 || uses[second] != 1 || has_hooks(*product.weight) ||
            has_hooks(*second) || !product.node->post_hooks().empty();

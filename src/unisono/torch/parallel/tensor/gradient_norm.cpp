@@ -5,9 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <c10/core/GradMode.h>
@@ -20,7 +18,7 @@
 namespace unisono::parallel {
 namespace {
 
-// What adds up of a norm, of one tensor or of several: the sum of powers, or the maximum.
+// Accumulates a norm over one or several tensors: the sum of powers, or the maximum.
 class NormSum {
  public:
   explicit NormSum(double type) : type_(type) {}
@@ -121,9 +119,9 @@ void clip_to_norm(const std::vector<at::Tensor>& gradients,
                     "; leave this step out, or set error_if_nonfinite to false to go on with it");
   }
   const c10::NoGradGuard no_grad;
-  constexpr double kAgainstZero = 1e-6;  // as torch's
+  constexpr double kAgainstZero = 1e-6;  // the same constant as in torch
   const double factor = max_norm / (norm + kAgainstZero);
-  // Nor where it is NaN.
+  // Also scales if the factor is NaN.
   if (!(factor >= 1)) {
     for (const at::Tensor& gradient : gradients) {
       gradient.mul_(factor);

@@ -9,23 +9,23 @@
 
 namespace unisono::parallel {
 
-/// Throws Error(kInvalidArgument) for what has no meaning.
+/// Throws Error(kInvalidArgument) for a negative norm or an invalid norm type.
 void check_clipping(double max_norm, const ClipOptions& options);
 
-/// Those that have a gradient. Throws Error(kInvalidArgument), in `caller`'s name, for one that is
-/// sparse or not in CPU memory.
+/// Returns the parameters that have a gradient. Throws Error(kInvalidArgument), with the name of
+/// `caller`, for a gradient that is sparse or not in CPU memory.
 [[nodiscard]] std::vector<PlacedTensor> with_gradients(std::vector<PlacedTensor> parameters,
                                                        const char* caller);
 
-/// Of the parameters' gradients, on all ranks of their groups and of `options.others`: what is
-/// divided and what every rank of a group has count once each. All have one. A collective
-/// operation.
+/// Returns the norm of the parameters' gradients over all ranks of their groups and of
+/// `options.others`. Divided elements and elements that every rank of a group has count once each.
+/// All parameters have a gradient. A collective operation.
 [[nodiscard]] double norm_of_gradients(const std::vector<PlacedTensor>& parameters,
                                        const ClipOptions& options);
 
-/// Scales the gradients such that `norm`, that of all, is `max_norm` at most. Throws
-/// Error(kInvalidArgument), and has changed nothing, for one that is not finite where that is an
-/// error.
+/// Scales the gradients so that `norm`, the norm of all gradients, becomes at most `max_norm`.
+/// Throws Error(kInvalidArgument), without any change, for a non-finite norm if
+/// options.error_if_nonfinite is set.
 void clip_to_norm(const std::vector<at::Tensor>& gradients,
                   double norm,
                   double max_norm,

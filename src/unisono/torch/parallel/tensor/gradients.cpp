@@ -1,7 +1,6 @@
 #include "unisono/torch/parallel/tensor/gradients.h"
 
 #include <map>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -9,7 +8,6 @@
 #include <c10/core/GradMode.h>
 
 #include "unisono/comm/options.h"
-#include "unisono/comm/process_group.h"
 #include "unisono/torch/parallel/tensor/gradient_norm.h"
 #include "unisono/torch/parallel/tensor/placement.h"
 #include "unisono/torch/tensor/coalesced_all_reduce.h"
@@ -22,7 +20,7 @@ using Group = std::shared_ptr<ProcessGroup>;
 }  // namespace
 
 void sum_partial_gradients(const ::torch::nn::Module& module) {
-  // By group, in the order of the parameters, which is the same on all ranks.
+  // Grouped in the order of the parameters, which is the same on all ranks.
   std::vector<std::pair<Group, std::map<at::ScalarType, std::vector<at::Tensor>>>> by_group;
   for (const PlacedTensor& parameter :
        with_gradients(placed_parameters(module), "sum_partial_gradients")) {

@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include <ATen/ops/cat.h>
 #include <c10/util/StringUtil.h>
 #include <torch/nn/module.h>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/tensor_box.h"
-#include "unisono/comm/process_group.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -53,8 +47,8 @@ void collect(const ::torch::nn::Module& module,
   }
 }
 
-// Gives the placement of a divided layer's weight to the weight's other names, which may belong to
-// modules that are no ParallelLayer.
+// Gives the placement of a divided layer's weight to all names of the weight, which may belong to
+// modules that are not a ParallelLayer.
 void share_placements(std::vector<PlacedTensor>& tensors) {
   std::unordered_map<const void*, const PlacedTensor*> of_layers;
   for (const PlacedTensor& placed : tensors) {
@@ -146,7 +140,7 @@ std::int64_t ParallelLayer::share_of(const std::string& what, std::int64_t size)
                 layer_ + ": " + std::to_string(size) + " " + what +
                     " can't be divided equally among " + std::to_string(n_ranks) +
                     " ranks; take a multiple, " + std::to_string(next * n_ranks) +
-                    " say, or a smaller group");
+                    " for example, or a smaller group");
   }
   return size / n_ranks;
 }

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -13,13 +11,10 @@
 #include <c10/util/StringUtil.h>
 
 #include "unisono/base/error.h"
-#include "unisono/checkpoint/reader.h"
 #include "unisono/checkpoint/tensor_box.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/module_state.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
-#include "unisono/torch/parallel/tensor/placement.h"
+#include "unisono/torch/checkpoint.h"
 #include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/tensor.h"
 
@@ -76,7 +71,7 @@ at::Tensor read_tensor(checkpoint::Reader& reader,
   return at::cat(chunks, split.dim);
 }
 
-// Whether the reader has the tensor under another of its names.
+// Returns true if the reader has the tensor under another of its names.
 bool has_other_name(const checkpoint::Reader& reader,
                     const std::vector<PlacedTensor>& tensors,
                     const PlacedTensor& placed,
@@ -86,7 +81,7 @@ bool has_other_name(const checkpoint::Reader& reader,
   });
 }
 
-// The parameter that a tensor of an optimizer's state belongs to; null for none.
+// Returns the parameter that a tensor of an optimizer's state belongs to, or null.
 const PlacedTensor* parameter_of(const std::string& state_name,
                                  const std::vector<PlacedTensor>& parameters) {
   const PlacedTensor* found = nullptr;
@@ -122,7 +117,7 @@ StateParts parts_to_save(ProcessGroup& group,
         boxes_of_part(whole, *placed.placement.split, group.rank(), group.world_size());
     at::Tensor part = placed.tensor;
     if (boxes.size() > 1) {
-      // A rank saves one box of a tensor: rows of the whole.
+      // A rank saves one box per tensor: rows of the whole.
       boxes = {checkpoint::rows_of_rank(whole, group.rank(), group.world_size())};
       part = gather_whole(placed).narrow(0, boxes[0].offsets[0], boxes[0].sizes[0]).clone();
     }
@@ -148,7 +143,7 @@ TensorState read_parts(checkpoint::Reader& reader,
   for (const PlacedTensor& placed : tensors) {
     const std::string name = prefix + placed.name;
     const std::vector<std::int64_t> whole = whole_shape_of(placed);
-    // What is not there, the reader says.
+    // The reader reports missing tensors.
     if (const auto found = reader.tensors().find(name); found != reader.tensors().end()) {
       check_shape(name, found->second.info.shape, whole);
     } else if (has_other_name(reader, tensors, placed, prefix)) {
@@ -200,7 +195,7 @@ std::vector<PlacedTensor> placed_optimizer_state(const ::torch::optim::Optimizer
 TensorState read_optimizer_parts(checkpoint::Reader& reader,
                                  const ::torch::nn::Module& module,
                                  const std::string& prefix) {
-  const std::vector<PlacedTensor> parameters = placed_tensors(module);  // Under all names.
+  const std::vector<PlacedTensor> parameters = placed_tensors(module);  // Tensors under all names.
   TensorState state;
   for (const auto& [name, tensor] : reader.tensors()) {
     if (!name.starts_with(prefix)) {

@@ -9,8 +9,8 @@
 
 namespace unisono::shm::testing {
 
-/// Whether the kernel notes for the page at `address` that it had better be huge; nothing where it
-/// does not tell, as in an emulator.
+/// Returns true if the kernel marks the page at `address` for huge pages; std::nullopt if the
+/// kernel does not report this, as in an emulator.
 inline std::optional<bool> is_to_be_huge(const void* address) {
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
   std::ifstream smaps("/proc/self/smaps");

@@ -1,9 +1,0 @@
-#include "unisono/base/release.h"
-
-namespace unisono {
-
-const char* release() noexcept {
-  return UNISONO_VERSION;
-}
-
-}  // namespace unisono
