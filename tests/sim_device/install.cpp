@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <mutex>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/Generator.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <torch/library.h>
+
+#include "sim_device/machine.h"
+#include "sim_device/torch_device.h"
+
+namespace sim {
+namespace {
+
+/// Hooks by which LibTorch finds the device, its generators and its allocators.
+struct Hooks final : at::PrivateUse1HooksInterface {
+  [[nodiscard]] bool isBuilt() const override { return true; }
+
+  [[nodiscard]] bool isAvailable() const override { return true; }
+
+  [[nodiscard]] bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return true; }
+
+  [[nodiscard]] c10::DeviceIndex deviceCount() const override { return kDeviceCount; }
+
+  void setCurrentDevice(c10::DeviceIndex device) const override { set_current_device(device); }
+
+  [[nodiscard]] c10::DeviceIndex getCurrentDevice() const override {
+    return static_cast<c10::DeviceIndex>(current_device());
+  }
+
+  [[nodiscard]] c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
+    const c10::DeviceIndex earlier = getCurrentDevice();
+    if (device >= 0) {
+      set_current_device(device);
+    }
+    return earlier;
+  }
+
+  [[nodiscard]] c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
+    return exchangeDevice(device);
+  }
+
+  [[nodiscard]] const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
+    return default_generator(device);
+  }
+
+  [[nodiscard]] at::Generator getNewGenerator(c10::DeviceIndex device) const override {
+    return make_generator(device);
+  }
+
+  [[nodiscard]] at::Device getDeviceFromPtr(void* pointer) const override {
+    return {kDeviceType, static_cast<c10::DeviceIndex>(machine().memory.device_of(pointer))};
+  }
+
+  bool isPinnedPtr(const void* pointer) const override {
+    return machine().blocks.is_pinned(pointer);
+  }
+
+  [[nodiscard]] at::Allocator* getPinnedMemoryAllocator() const override {
+    return &pinned_allocator();
+  }
+
+  // Without this hook a storage that was freed cannot grow again.
+  void resizePrivateUse1Bytes(const c10::Storage& storage, std::size_t bytes) const override {
+    const c10::DeviceIndex earlier = exchangeDevice(storage.device().index());
+    c10::DataPtr fresh = device_allocator().allocate(bytes);
+    if (const std::size_t kept = std::min(bytes, storage.nbytes()); kept != 0) {
+      device_allocator().copy_data(fresh.get(), storage.data(), kept);
+    }
+    storage.set_data_ptr_noswap(std::move(fresh));
+    storage.unsafeGetStorageImpl()->set_nbytes(bytes);
+    set_current_device(earlier);
+  }
+};
+
+torch::Library& library(const char* name, c10::DispatchKey key) {
+  // The kernels stay registered until the process ends.
+  return *new torch::Library(torch::Library::IMPL, name, key, __FILE__, __LINE__);
+}
+
+void install_once() {
+  // Before any text is parsed as a device.
+  c10::register_privateuse1_backend("sim");
+  // Tasks of streams would otherwise start OpenMP's threads, whose number changes the bits.
+  machine().context.on_thread_start = [] { at::init_num_threads(); };
+  report_host_accesses(machine().memory);
+  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  register_guard();
+  register_allocators();
+  torch::Library& aten = library("aten", c10::DispatchKey::PrivateUse1);
+  add_fallback(library("_", c10::DispatchKey::PrivateUse1), aten);
+  add_storage_operators(aten);
+  add_copy_operators(aten);
+  add_autocast(library("_", c10::DispatchKey::AutocastPrivateUse1),
+               library("aten", c10::DispatchKey::AutocastPrivateUse1));
+}
+
+}  // namespace
+
+void install() {
+  static std::once_flag once;
+  std::call_once(once, install_once);
+}
+
+}  // namespace sim
