@@ -46,6 +46,21 @@ TEST_F(Copies, ThroughPinnedMemoryAreLate) {
   EXPECT_TRUE(same_bits(back, x_));
 }
 
+TEST_F(Copies, AnEarlyReadOfAPinnedTargetIsNanEachTime) {
+  const at::Tensor device = x_.to(sim_device(0));
+  const at::Tensor back = pinned_like(x_);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<at::Tensor> work;
+    for (int i = 0; i < 50; ++i) {
+      work.push_back(device.mm(device.t()));
+    }
+    back.copy_(device, /*non_blocking=*/true);
+    EXPECT_TRUE(back.isnan().any().item<bool>());
+    guard_.synchronizeStream(guard_.getStream(sim_device(0)));
+    EXPECT_TRUE(same_bits(back, x_));
+  }
+}
+
 TEST_F(Copies, ToPageableMemoryAreLateIfTheyMay) {
   const at::Tensor device = x_.to(sim_device(0));
   const at::Tensor back = device.to(at::kCPU, at::kFloat, /*non_blocking=*/true);

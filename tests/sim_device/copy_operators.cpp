@@ -145,17 +145,15 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 
 }  // namespace
 
-void add_copy_operators(torch::Library& aten) {
+void add_copy_operators(torch::Library& aten, torch::Library& conjugate, torch::Library& negative) {
   aten.impl("_copy_from", copy_from);
   aten.impl("_copy_from_and_resize", copy_from_and_resize);
   aten.impl("_local_scalar_dense", read_scalar);
   aten.impl("record_stream", record_stream);
-  // Places carry the conjugate and the negative bit. Without the fallthrough conj().clone() and
-  // copy_() call each other for ever.
-  for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
-    auto* library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-    library->impl("_copy_from", torch::CppFunction::makeFallthrough());
-  }
+  // Places carry both bits. Without the fallthrough conj().clone() and copy_() call each other for
+  // ever.
+  conjugate.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  negative.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 }  // namespace sim

@@ -2,15 +2,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/enum_tag.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones_like.h>
 #include <torch/library.h>
 
 #include "sim_device/machine.h"
@@ -346,24 +343,6 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
                 std::make_move_iterator(outputs.end()));
 }
 
-// The CPU multiplies by noise in dropout; at::dropout calls this operator for other devices.
-std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input,
-                                                  double p,
-                                                  std::optional<bool> train) {
-  if (!train.value_or(true) || p == 0) {
-    return {input.clone(), at::ones_like(input, at::kBool)};
-  }
-  at::Tensor mask = at::empty_like(input, at::kBool, at::MemoryFormat::Contiguous);
-  mask.bernoulli_(1 - p);
-  return {input.mul(mask).mul_(p == 1 ? 0.0 : 1.0 / (1.0 - p)), mask};
-}
-
-// Module::to() changes the data of a parameter in place if the types are compatible. LibTorch's own
-// list of such devices lacks PrivateUse1.
-bool has_compatible_type(const at::Tensor& self, const at::Tensor& other) {
-  return self.layout() == at::kStrided && other.layout() == at::kStrided;
-}
-
 }  // namespace
 
 void add_fallback(torch::Library& all, torch::Library& aten) {
@@ -381,11 +360,6 @@ void add_fallback(torch::Library& all, torch::Library& aten) {
                            "huber_loss"}) {
     aten.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
-  aten.impl("native_dropout", native_dropout);
-  aten.impl("_has_compatible_shallow_copy_type", has_compatible_type);
-  static torch::Library autograd(
-      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
-  autograd.impl("_has_compatible_shallow_copy_type", has_compatible_type);
 }
 
 }  // namespace sim

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <mutex>
 
 #include <ATen/Parallel.h>
@@ -75,9 +76,28 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
-torch::Library& library(const char* name, c10::DispatchKey key) {
-  // The kernels stay registered until the process ends.
-  return *new torch::Library(torch::Library::IMPL, name, key, __FILE__, __LINE__);
+/// Kernels stay registered as long as their libraries live, here until the process ends.
+class Libraries {
+ public:
+  torch::Library& add(const char* name, c10::DispatchKey key) {
+    return libraries_.emplace_back(torch::Library::IMPL, name, key, __FILE__, __LINE__);
+  }
+
+ private:
+  std::deque<torch::Library> libraries_;  // References stay valid.
+};
+
+void add_operators(Libraries& libraries) {
+  using c10::DispatchKey;
+  torch::Library& aten = libraries.add("aten", DispatchKey::PrivateUse1);
+  add_fallback(libraries.add("_", DispatchKey::PrivateUse1), aten);
+  add_storage_operators(aten);
+  add_copy_operators(aten,
+                     libraries.add("aten", DispatchKey::Conjugate),
+                     libraries.add("aten", DispatchKey::Negative));
+  add_layer_operators(aten, libraries.add("aten", DispatchKey::AutogradPrivateUse1));
+  add_autocast(libraries.add("_", DispatchKey::AutocastPrivateUse1),
+               libraries.add("aten", DispatchKey::AutocastPrivateUse1));
 }
 
 void install_once() {
@@ -89,12 +109,8 @@ void install_once() {
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   register_guard();
   register_allocators();
-  torch::Library& aten = library("aten", c10::DispatchKey::PrivateUse1);
-  add_fallback(library("_", c10::DispatchKey::PrivateUse1), aten);
-  add_storage_operators(aten);
-  add_copy_operators(aten);
-  add_autocast(library("_", c10::DispatchKey::AutocastPrivateUse1),
-               library("aten", c10::DispatchKey::AutocastPrivateUse1));
+  static auto* const libraries = new Libraries;
+  add_operators(*libraries);
 }
 
 }  // namespace

@@ -253,6 +253,30 @@ std::vector<OperatorCase> layer_cases() {
          attention->to(v[0].device());
          return std::get<0>(attention(v[0], v[0], v[0]));
        }},
+      {"scaled_dot_product_attention",
+       {{2, 2, 6, 8}, {2, 2, 6, 8}, {2, 2, 6, 8}},
+       [](const Values& v) {
+         return at::scaled_dot_product_attention(v[0], v[1], v[2]) +
+                at::scaled_dot_product_attention(v[0], v[1], v[2], {}, 0, true);
+       }},
+      {"masked_attention",
+       {{2, 2, 6, 8}, {2, 2, 6, 8}, {2, 2, 6, 8}, {6, 6}},
+       [](const Values& v) {
+         return at::scaled_dot_product_attention(v[0], v[1], v[2], v[3].detach()) +
+                at::scaled_dot_product_attention(v[0], v[1], v[2], v[3]);
+       }},
+      {"recurrent",
+       {{5, 2, 3}},
+       [](const Values& v) {
+         torch::manual_seed(5);
+         torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).num_layers(2).bidirectional(true));
+         torch::nn::GRU gru(3, 8);
+         torch::nn::RNN rnn(3, 8);
+         lstm->to(v[0].device());
+         gru->to(v[0].device());
+         rnn->to(v[0].device());
+         return std::get<0>(lstm(v[0])) + std::get<0>(gru(v[0])) + std::get<0>(rnn(v[0]));
+       }},
   };
 }
 

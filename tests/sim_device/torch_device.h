@@ -38,8 +38,13 @@ at::Generator make_generator(int device);
 /// storage_operators.cpp: creation, views, sizes and storages.
 void add_storage_operators(torch::Library& aten);
 
-/// copy_operators.cpp: copies and reads of values.
-void add_copy_operators(torch::Library& aten);
+/// copy_operators.cpp: copies and reads of values. `conjugate` and `negative` are "aten" for these
+/// dispatch keys.
+void add_copy_operators(torch::Library& aten, torch::Library& conjugate, torch::Library& negative);
+
+/// layer_operators.cpp: layers for which LibTorch has another way for devices. `autograd` is "aten"
+/// for the dispatch key AutogradPrivateUse1.
+void add_layer_operators(torch::Library& aten, torch::Library& autograd);
 
 /// fallback.cpp: all other operators.
 void add_fallback(torch::Library& all, torch::Library& aten);
