@@ -32,7 +32,7 @@ PATH = re.compile(
 )
 # Files of other packages, and names of files that a reader makes.
 FOREIGN = re.compile(
-    r"(torch|ATen|c10|pybind11)/|(mpi|nccl|main|x_test|NNNN-title|NAME_fuzzer|mnist_DDP)\."
+    r"(torch|ATen|c10|pybind11)/|(mpi|main|x_test|NNNN-title|NAME_fuzzer|mnist_DDP)\."
 )
 # A class in a sample, behind its namespaces.
 QUALIFIED = re.compile(

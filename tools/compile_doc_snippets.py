@@ -28,7 +28,7 @@ PROJECT = ROOT / "tests/docs/snippets"
 GIVEN = {"core": PROJECT / "given_core.h", "torch": PROJECT / "given_torch.h"}
 # Pages about calls of others, in C++ and in Python.
 FOREIGN_FUNCTIONS = {"coming-from.md", "python.md", "python-groups.md", "python-train.md"}
-FOREIGN_HEADERS = {"mpi.h", "nccl.h"}
+FOREIGN_HEADERS = {"mpi.h"}
 
 
 def namespace_of(page: str) -> str:

@@ -1,6 +1,8 @@
 // A libcuda.so.1 for machines without GPUs. The library reports FAKE_CUDA_GPUS devices and applies
 // CUDA_VISIBLE_DEVICES as the real library does, but only for numbers. With FAKE_CUDA_ERROR, cuInit
-// fails. The library tests its callers, not the behaviour of NVIDIA's library.
+// fails. Without tests/nccl/fake_cuda.cpp the library has no contexts, as a driver that is too old.
+// FAKE_CUDA_VERSION replaces the version of CUDA. The library tests its callers, not the behaviour
+// of NVIDIA's library.
 #include <array>
 #include <cstddef>
 #include <cstdio>
@@ -49,6 +51,11 @@ extern "C" {
 __attribute__((visibility("default"))) int cuInit(unsigned /*flags*/) {
   is_initialized = number("FAKE_CUDA_ERROR") == 0;
   return number("FAKE_CUDA_ERROR");
+}
+
+__attribute__((visibility("default"))) int cuDriverGetVersion(int* version) {
+  *version = number("FAKE_CUDA_VERSION") == 0 ? 13000 : number("FAKE_CUDA_VERSION");
+  return 0;
 }
 
 __attribute__((visibility("default"))) int cuGetErrorString(int error, const char** text) {

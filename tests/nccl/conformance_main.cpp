@@ -79,7 +79,7 @@ class HostAsGpu final : public Engine {
 };
 
 void register_host_as_gpu() {
-  const engine::Backend nccl = engine::look_up_backend("nccl");
+  const engine::Backend nccl = engine::prepared(engine::look_up_backend("nccl"), {});
   engine::Capabilities has = *nccl.gpu_capabilities;
   has.devices = {DeviceType::kCpu};
   // Other tests of this folder cover features that NCCL supports only for some types.

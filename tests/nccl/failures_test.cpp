@@ -14,15 +14,16 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 
+#include "fake_cuda.h"
 #include "on_gpu.h"
 
 namespace unisono {
 namespace {
 
 using test::errors_of_ranks;
+using test::GpuFault;
 using test::n_aborted;
 using test::nccl_world;
-using test::NcclFault;
 using test::on_gpu;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -43,8 +44,34 @@ TEST(NcclFailures, TwoRanksOnOneGpuAreNamed) {
   });
   EXPECT_THAT(errors,
               Each(AllOf(HasSubstr("ranks 0 and 1 are both on cuda:0 of "),
-                         HasSubstr("choose each rank's device by LOCAL_RANK"),
-                         HasSubstr("Duplicate GPU detected"))));
+                         HasSubstr("choose each rank's device by LOCAL_RANK"))));
+}
+
+TEST(NcclFailures, ADriverForAnOlderCudaIsNamedWithTheVersions) {
+  const GpuFault fault("old_driver");
+  const std::vector<std::string> errors = errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
+    std::vector<float> values(2, 1.0F);
+    group.all_reduce(on_gpu(values, group.rank()));
+  });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("all_reduce #1 (f32[2]"),
+                         HasSubstr("CUDA driver version is insufficient"),
+                         ContainsRegex("/libnccl.so.2 is NCCL 2.27.3, and NVIDIA's driver supports "
+                                       "CUDA 13.0: .* update the driver, or install the NCCL of "
+                                       "this CUDA, such as pip install nvidia-nccl-cu13"))));
+}
+
+// A stream without its second event is destroyed, with the first event.
+TEST(NcclFailures, AStreamThatCannotBeMadeLeavesNoHandles) {
+  const int n_before = fake_cuda::n_live_handles();
+  const GpuFault fault("second_event");
+  const std::vector<std::string> errors = errors_of_ranks(nccl_world(1), [](ProcessGroup& group) {
+    std::vector<float> values(2, 1.0F);
+    group.all_reduce(on_gpu(values, 0));
+  });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("[rank 0/1] all_reduce #1"), HasSubstr("cuEventCreate"))));
+  EXPECT_EQ(fake_cuda::n_live_handles(), n_before);
 }
 
 TEST(NcclFailures, DifferentCallsAreSaidWithBothRanks) {
@@ -100,7 +127,7 @@ TEST(NcclFailures, ARankThatDoesNotComeIsNamed) {
 }
 
 TEST(NcclFailures, WhatNcclDoesNotFinishInTimeIsAborted) {
-  const NcclFault fault("hang");
+  const GpuFault fault("hang");
   const int n_before = n_aborted();
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<std::string> errors = errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
@@ -116,7 +143,7 @@ TEST(NcclFailures, WhatNcclDoesNotFinishInTimeIsAborted) {
 }
 
 TEST(NcclFailures, ACommunicatorThatIsNeverThereIsNotWaitedForForever) {
-  const NcclFault fault("no_communicator");
+  const GpuFault fault("no_communicator");
   const std::vector<std::string> errors = errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
     std::vector<float> values(2, 1.0F);
     group.all_reduce(on_gpu(values, group.rank()), {.timeout = kLimit});
@@ -127,7 +154,7 @@ TEST(NcclFailures, ACommunicatorThatIsNeverThereIsNotWaitedForForever) {
 // Only rank 0's NCCL detects the fault. Rank 1 receives the error from rank 0 long before its
 // timeout.
 TEST(NcclFailures, WhatOneRanksNcclNoticesEndsAllRanks) {
-  const NcclFault fault("remote_error");
+  const GpuFault fault("remote_error");
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<std::string> errors = errors_of_ranks(nccl_world(2), [](ProcessGroup& group) {
     std::vector<float> values(2, 1.0F);

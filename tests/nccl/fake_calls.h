@@ -1,11 +1,11 @@
 // Computes the results of grouped calls for the fake libnccl.so.2.
 #pragma once
 
-#include <nccl.h>
-
 #include <cstddef>
 #include <optional>
 #include <vector>
+
+#include "unisono/engine/nccl/nccl_api.h"
 
 namespace fake_nccl {
 

@@ -1,7 +1,5 @@
 #include "fake_clique.h"
 
-#include <nccl.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -58,7 +56,7 @@ std::optional<Write> receive(ncclComm& comm, std::unique_lock<std::mutex>& lock,
 }  // namespace
 
 bool has_fault(const char* name) {
-  const char* const fault = std::getenv("FAKE_NCCL_FAULT");
+  const char* const fault = std::getenv("FAKE_GPU_FAULT");
   return fault != nullptr && std::string(fault) == name;
 }
 

@@ -2,8 +2,6 @@
 // streams.
 #pragma once
 
-#include <nccl.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -13,6 +11,8 @@
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "unisono/engine/nccl/nccl_api.h"
 
 #include "fake_calls.h"
 
@@ -37,7 +37,7 @@ struct Clique {
   std::map<std::size_t, int> n_computed;
 };
 
-/// Returns true if FAKE_NCCL_FAULT has this value.
+/// Returns true if FAKE_GPU_FAULT has this value.
 [[nodiscard]] bool has_fault(const char* name);
 
 /// Executes collective calls, which must be the same on all ranks. Runs on the thread of the rank's

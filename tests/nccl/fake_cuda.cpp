@@ -1,6 +1,6 @@
 // Together with tests/cli/fake_libcuda.cpp a libcuda.so.1 for machines without GPUs. GPU memory is
 // host memory, and a stream is a thread that executes its work in order. Calls that need a current
-// context fail without one.
+// context fail without one. FAKE_GPU_FAULT="second_event" makes every second cuEventCreate fail.
 #include "fake_cuda.h"
 
 #include <atomic>
@@ -11,16 +11,27 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace {
 
+constexpr int kOutOfMemory = 2;
 constexpr int kNoContext = 201;
 constexpr int kNotReady = 600;
 
 thread_local std::vector<int> current;
+
+std::atomic<int> n_live = 0;
+
+// Returns true for every second call while the fault is set.
+bool fails_now() {
+  static std::atomic<int> n_events = 0;
+  const char* const fault = std::getenv("FAKE_GPU_FAULT");
+  return fault != nullptr && std::string(fault) == "second_event" && n_events++ % 2 == 1;
+}
 
 class Stream {
  public:
@@ -91,6 +102,10 @@ int current_device() {
   return current.empty() ? -1 : current.back();
 }
 
+int n_live_handles() {
+  return n_live;
+}
+
 }  // namespace fake_cuda
 
 // NOLINTBEGIN(readability-identifier-naming): NVIDIA's names.
@@ -123,11 +138,13 @@ EXPORTED int cuStreamCreate(void** stream, unsigned /*flags*/) {
     return kNoContext;
   }
   *stream = new Stream;
+  ++n_live;
   return 0;
 }
 
 EXPORTED int cuStreamDestroy_v2(void* stream) {
   delete static_cast<Stream*>(stream);
+  --n_live;
   return 0;
 }
 
@@ -135,12 +152,17 @@ EXPORTED int cuEventCreate(void** event, unsigned /*flags*/) {
   if (current.empty()) {
     return kNoContext;
   }
+  if (fails_now()) {
+    return kOutOfMemory;
+  }
   *event = new Event;
+  ++n_live;
   return 0;
 }
 
 EXPORTED int cuEventDestroy_v2(void* event) {
   delete static_cast<Event*>(event);
+  --n_live;
   return 0;
 }
 

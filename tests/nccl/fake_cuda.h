@@ -17,4 +17,7 @@ __attribute__((visibility("default"))) void enqueue(void* stream, std::function<
 /// current device.
 __attribute__((visibility("default"))) int current_device();
 
+/// Returns the number of streams and events that have not been destroyed.
+__attribute__((visibility("default"))) int n_live_handles();
+
 }  // namespace fake_cuda

@@ -3,11 +3,9 @@
 // for ranks that are late. For calls that don't fit, for which NCCL would write undefined data, the
 // library fails. The library tests the callers of NCCL, not NVIDIA's library.
 //
-// FAKE_NCCL_FAULT makes operations hang ("hang"), communicators never become ready
-// ("no_communicator"), or rank 0 detect a remote error ("remote_error").
-#include <driver_types.h>
-#include <nccl.h>
-
+// FAKE_GPU_FAULT makes operations hang ("hang"), communicators never become ready
+// ("no_communicator") or fail as with a driver for an older CUDA ("old_driver"), or rank 0 detect a
+// remote error ("remote_error"). FAKE_NCCL_VERSION replaces the version.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -20,6 +18,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "unisono/engine/nccl/nccl_api.h"
 
 #include "fake_calls.h"
 #include "fake_clique.h"
@@ -67,6 +67,12 @@ EXPORTED int fake_nccl_n_aborted() {
   return n_aborted;
 }
 
+EXPORTED ncclResult_t ncclGetVersion(int* version) {
+  const char* const text = std::getenv("FAKE_NCCL_VERSION");
+  *version = text == nullptr ? 22703 : std::atoi(text);
+  return ncclSuccess;
+}
+
 EXPORTED ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<int> n_ids = 0;
   *id = {};
@@ -77,8 +83,10 @@ EXPORTED ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 EXPORTED ncclResult_t ncclCommInitRankConfig(
     ncclComm_t* comm, int n_ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  if (config->blocking != 0 || std::string(id.internal).rfind("id ", 0) != 0) {
-    last_error = "a communicator that blocks, or an id that nobody made";
+  if (config->size != sizeof(ncclConfig_t) || config->magic != 0xcafebeef ||
+      config->version != 21400 || config->blocking != 0 ||
+      std::string(id.internal).rfind("id ", 0) != 0) {
+    last_error = "a communicator that blocks, a config of another layout, or an unknown id";
     return ncclInvalidArgument;
   }
   const std::lock_guard lock(cliques_mutex);
@@ -99,6 +107,10 @@ EXPORTED ncclResult_t ncclCommInitRankConfig(
 
 EXPORTED ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   Clique& clique = *comm->clique;
+  if (has_fault("old_driver")) {
+    last_error = "Cuda failure 35 'CUDA driver version is insufficient for CUDA runtime version'";
+    comm->state = ncclUnhandledCudaError;
+  }
   if (comm->state == ncclInProgress && !has_fault("no_communicator")) {
     const std::lock_guard lock(clique.mutex);
     std::set<int> devices;
@@ -131,10 +143,11 @@ EXPORTED ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 EXPORTED const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclRemoteError       ? "remote process exited or there was a network error"
-         : result == ncclInvalidUsage    ? "invalid usage"
-         : result == ncclInvalidArgument ? "invalid argument"
-                                         : "an error";
+  return result == ncclRemoteError          ? "remote process exited or there was a network error"
+         : result == ncclInvalidUsage       ? "invalid usage"
+         : result == ncclInvalidArgument    ? "invalid argument"
+         : result == ncclUnhandledCudaError ? "unhandled cuda error"
+                                            : "an error";
 }
 
 EXPORTED const char* ncclGetLastError(ncclComm_t /*comm*/) {

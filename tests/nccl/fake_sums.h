@@ -2,11 +2,11 @@
 // tests can compare bits. NVIDIA's library adds in another order.
 #pragma once
 
-#include <nccl.h>
-
 #include <cstddef>
 #include <optional>
 #include <vector>
+
+#include "unisono/engine/nccl/nccl_api.h"
 
 namespace fake_nccl {
 

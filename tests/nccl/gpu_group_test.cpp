@@ -4,19 +4,24 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unisono/base/buffer.h"
+#include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/engine/backends.h"
+#include "unisono/engine/engine.h"
+#include "unisono/transport/rank_table.h"
 
 #include "fake_cuda.h"
 #include "on_gpu.h"
@@ -98,7 +103,9 @@ TEST(NcclRefusals, NameWhatIsWrongAndLeaveTheGroupAsItWas) {
         [&] { group.all_reduce(floats, {.algorithm = Algorithm::kRing}); },
         "leave out algorithm ring, or copy the buffers to the CPU, where this group has it");
     expect_refusal([&] { group.all_reduce(on_gpu(values, 17)); },
-                   "it has buffers on cuda:17, which does not exist");
+                   "cuda:17 does not exist: CUDA shows 4 GPUs to this process, cuda:0 to cuda:3; "
+                   "`unisono devices` lists the GPUs");
+    expect_refusal([&] { group.all_reduce(on_gpu(values, -1)); }, "cuda:-1 does not exist");
     expect_refusal([&] { group.send(floats, 1 - group.rank()); },
                    "the buffer is on a CUDA device; messages are for memory on the CPU");
     group.all_reduce(floats);
@@ -133,6 +140,27 @@ TEST(NcclMemory, OfAGroupIsOnTheGpuOfItsRank) {
   });
 }
 
+// Rank 1 is the first rank of the second group, but has the second GPU.
+TEST(NcclMemory, OfAGroupOfSomeRanksIsOnTheGpuOfTheLocalRank) {
+  test::run_sharing_ranks(nccl_world(3), [](const std::shared_ptr<ProcessGroup>& group) {
+    const std::shared_ptr<ProcessGroup> part = group->new_group(std::vector<int>{1, 2});
+    if (part != nullptr) {
+      EXPECT_EQ(part->allocate(1, DType::kFloat32).device.index, group->rank());
+    }
+  });
+}
+
+TEST(NcclMemory, FollowsTheVariableLocalRank) {
+  test::World world = nccl_world(3);
+  world.own_environment = {
+      {0, {{"LOCAL_RANK", "2"}}}, {1, {{"LOCAL_RANK", "3"}}}, {2, {{"LOCAL_RANK", "5"}}}};
+  run_ranks(world, [](ProcessGroup& group) {
+    const std::vector<int> expected{2, 3, 1};  // There are four GPUs.
+    EXPECT_EQ(group.allocate(1, DType::kFloat32).device.index,
+              expected[static_cast<std::size_t>(group.rank())]);
+  });
+}
+
 TEST(NcclGroups, OfSomeRanksHaveCommunicatorsOfTheirOwn) {
   test::run_sharing_ranks(nccl_world(3), [](const std::shared_ptr<ProcessGroup>& group) {
     const std::shared_ptr<ProcessGroup> part = group->new_group(std::vector<int>{0, 2});
@@ -144,6 +172,88 @@ TEST(NcclGroups, OfSomeRanksHaveCommunicatorsOfTheirOwn) {
     std::vector<float> all(1, 1.0F);
     group->all_reduce(on_gpu(all, group->rank()));
     EXPECT_EQ(all[0], 3);
+  });
+}
+
+// Passes each message to engine nccl as a message of GPU memory.
+class MessagesOnGpu final : public engine::Engine {
+ public:
+  explicit MessagesOnGpu(std::shared_ptr<engine::Engine> nccl) : nccl_(std::move(nccl)) {}
+
+  void execute(const engine::Operation& operation,
+               TimeLimit limit,
+               engine::Caller caller) override {
+    nccl_->execute(operation, limit, caller);
+  }
+
+  [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override {
+    return nccl_->allocate(count, dtype);
+  }
+
+  void check(const engine::Operation& operation) const override { nccl_->check(operation); }
+
+  int pass_message(const engine::MessageCall& call) override {
+    const Buffer buffer = moved(call.buffer);
+    return nccl_->pass_message({.is_send = call.is_send,
+                                .peer = call.peer,
+                                .tag = call.tag,
+                                .buffer = buffer,
+                                .label = call.label,
+                                .timeout = call.timeout});
+  }
+
+  void begin_messages(std::span<const engine::MessageCall> calls) override {
+    const Buffer buffer = moved(calls[0].buffer);
+    const engine::MessageCall call{.is_send = calls[0].is_send,
+                                   .peer = calls[0].peer,
+                                   .tag = calls[0].tag,
+                                   .buffer = buffer,
+                                   .label = calls[0].label,
+                                   .timeout = calls[0].timeout,
+                                   .handle = calls[0].handle};
+    nccl_->begin_messages(std::span(&call, 1));
+  }
+
+  void abort(const Error& reason) noexcept override { nccl_->abort(reason); }
+
+  void leave() noexcept override { nccl_->leave(); }
+
+ private:
+  static Buffer moved(Buffer buffer) {
+    buffer.device = {.type = DeviceType::kCuda, .index = 1};
+    return buffer;
+  }
+
+  std::shared_ptr<engine::Engine> nccl_;
+};
+
+// The engine itself refuses such a buffer, and the group stays usable.
+TEST(NcclMessages, OfGpuMemoryAreRefusedByTheEngine) {
+  const engine::Backend nccl = engine::prepared(engine::look_up_backend("nccl"), {});
+  engine::register_backend(
+      "messages on gpus",
+      "for tests",
+      [make = nccl.make](const transport::RankTable& roster,
+                         std::shared_ptr<engine::SupervisingEngine> native) {
+        return std::make_shared<MessagesOnGpu>(make(roster, std::move(native)));
+      },
+      nccl.capabilities);
+  test::World world = nccl_world(2);
+  world.backend = "messages on gpus";
+  run_ranks(world, [](ProcessGroup& group) {
+    std::vector<float> values(2, 1.0F);
+    const Buffer buffer = as_buffer(std::span(values));
+    const int peer = 1 - group.rank();
+    const std::string prefix = "[rank " + std::to_string(group.rank()) + "/2] ";
+    const std::string text =
+        ": the buffer is on cuda:1, and backend nccl passes messages between buffers on the CPU; "
+        "copy the buffer to the CPU first";
+    EXPECT_THAT([&] { group.send(buffer, peer); },
+                ThrowsMessage<Error>(HasSubstr(prefix + "send" + text)));
+    EXPECT_THAT([&] { (void)group.recv_async(buffer, peer); },
+                ThrowsMessage<Error>(HasSubstr(prefix + "recv" + text)));
+    group.all_reduce(buffer);
+    EXPECT_EQ(values, (std::vector<float>{2, 2}));
   });
 }
 

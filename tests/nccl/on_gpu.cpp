@@ -37,12 +37,12 @@ World nccl_world(int world_size) {
   return world;
 }
 
-NcclFault::NcclFault(const char* name) {
-  ::setenv("FAKE_NCCL_FAULT", name, 1);
+GpuFault::GpuFault(const char* name) {
+  ::setenv("FAKE_GPU_FAULT", name, 1);
 }
 
-NcclFault::~NcclFault() {
-  ::unsetenv("FAKE_NCCL_FAULT");
+GpuFault::~GpuFault() {
+  ::unsetenv("FAKE_GPU_FAULT");
 }
 
 int n_aborted() {

@@ -30,15 +30,15 @@ template <class T>
   return on_gpu(std::span<T>(values), index);
 }
 
-/// Sets a fault of the fake NCCL until the end of the scope.
-class NcclFault {
+/// Sets a fault of the fake libraries until the end of the scope.
+class GpuFault {
  public:
-  explicit NcclFault(const char* name);
-  ~NcclFault();
-  NcclFault(const NcclFault&) = delete;
-  NcclFault& operator=(const NcclFault&) = delete;
-  NcclFault(NcclFault&&) = delete;
-  NcclFault& operator=(NcclFault&&) = delete;
+  explicit GpuFault(const char* name);
+  ~GpuFault();
+  GpuFault(const GpuFault&) = delete;
+  GpuFault& operator=(const GpuFault&) = delete;
+  GpuFault(GpuFault&&) = delete;
+  GpuFault& operator=(GpuFault&&) = delete;
 };
 
 /// Returns the number of aborted communicators.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -246,9 +247,15 @@ LoadedLibrary::LoadedLibrary(std::string file)
 void* LoadedLibrary::address_of(const char* name) const {
   void* const address = ::dlsym(handle_, name);
   if (address == nullptr) {
-    throw Error(ErrorCode::kNotFound, fmt::format("{} has no {}", file_, name));
+    throw Error(ErrorCode::kNotFound, fmt::format("{} has no {}", path(), name));
   }
   return address;
+}
+
+std::string LoadedLibrary::path() const {
+  link_map* entry = nullptr;
+  const bool is_known = ::dlinfo(handle_, RTLD_DI_LINKMAP, &entry) == 0 && entry != nullptr;
+  return is_known ? entry->l_name : file_;
 }
 
 const char* release() noexcept {

@@ -80,6 +80,9 @@ class LoadedLibrary {
     function = reinterpret_cast<Function>(address_of(name));
   }
 
+  /// Returns the path of the loaded file.
+  [[nodiscard]] std::string path() const;
+
  private:
   [[nodiscard]] void* address_of(const char* name) const;
 

@@ -199,6 +199,11 @@ TEST(LoadedLibrary, FindsFunctions) {
   EXPECT_EQ(cosine(0.5), std::cos(0.5));
 }
 
+TEST(LoadedLibrary, HasThePathOfTheFile) {
+  const std::string path = LoadedLibrary("libm.so.6").path();
+  EXPECT_THAT(path, ::testing::MatchesRegex("/.*/libm.so.6"));
+}
+
 TEST(LoadedLibrary, SaysWhichLibraryOrFunctionIsMissing) {
   EXPECT_THAT([] { (void)LoadedLibrary("libunisono_of_nowhere.so.1"); },
               ThrowsMessage<Error>(HasSubstr("libunisono_of_nowhere.so.1")));

@@ -27,6 +27,7 @@
 #include "unisono/comm/operation_queue.h"
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/launchers/launcher.h"
+#include "unisono/rendezvous/local_rank.h"
 #include "unisono/rendezvous/resolve_rendezvous.h"
 
 namespace unisono::comm {
@@ -49,6 +50,15 @@ std::string list_ranks(const std::vector<int>& ranks) {
       shown.size() < ranks.size() ? fmt::format(" and {} more", ranks.size() - shown.size()) : "");
 }
 
+// Returns std::nullopt for an invalid value, which the rendezvous reports.
+std::optional<int> valid_local_rank(const Environment& environment) {
+  try {
+    return rendezvous::own_local_rank(environment);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 BackendChoice choose_backend(const std::string& name,
@@ -57,7 +67,9 @@ BackendChoice choose_backend(const std::string& name,
   const engine::Backend wanted = engine::look_up_backend(name);
   try {
     engine::Backend backend =
-        engine::prepared(wanted, {.mpi = rendezvous::find_mpi_implementation(environment)});
+        engine::prepared(wanted,
+                         {.mpi = rendezvous::find_mpi_implementation(environment),
+                          .local_rank = valid_local_rank(environment)});
     const bool is_native = backend.make == nullptr;
     return {.backend = std::move(backend),
             .need = {.falls_back = is_native || settings.config.falls_back}};

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -66,7 +67,10 @@ transport::RankTable rank_table_of(const rendezvous::Roster& roster) {
                               rendezvous::describe(member),
                               member.address));
     }
+    const auto local_rank =
+        std::ranges::count(ranks.members, member.node, &transport::Member::node);
     ranks.members.push_back({.job_rank = member.rank,
+                             .local_rank = static_cast<int>(local_rank),
                              .host = member.host,
                              .pid = member.pid,
                              .node = member.node,

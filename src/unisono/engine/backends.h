@@ -92,6 +92,8 @@ using MakeEngine = std::function<std::shared_ptr<Engine>(
 struct ProcessFacts {
   std::optional<MpiImplementation> mpi =
       {};  ///< The MPI that started the process as a rank; std::nullopt without MPI.
+  /// LOCAL_RANK, or the launcher's variable; std::nullopt if neither is set.
+  std::optional<int> local_rank = {};
 };
 
 /// A backend as users select it: name, capabilities, and the factory of engines. A value type that

@@ -12,6 +12,7 @@ namespace unisono::transport {
 /// Identity and address of a rank of a group, for the other ranks.
 struct Member {
   int job_rank = 0;      ///< Rank in the job.
+  int local_rank = 0;    ///< Index among the job's ranks of its node, in order of rank.
   std::string host;      ///< Host name, for messages.
   std::int64_t pid = 0;  ///< Process id on its node, for messages and for the ranks of its node.
   std::string node;      ///< Ranks with equal nodes share memory.

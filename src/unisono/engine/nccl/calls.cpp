@@ -1,6 +1,5 @@
 #include "unisono/engine/nccl/calls.h"
 
-#include <driver_types.h>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,14 +1,13 @@
 #pragma once
 
-#include <nccl.h>
-
 #include <cstdint>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/reduction.h"
 #include "unisono/engine/engine.h"
-#include "unisono/engine/nccl/communicator.h"
 #include "unisono/engine/nccl/gpu_context.h"
+#include "unisono/engine/nccl/nccl_api.h"
+#include "unisono/engine/nccl/nccl_library.h"
 
 namespace unisono::engine::nccl {
 

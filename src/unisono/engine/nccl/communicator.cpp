@@ -3,56 +3,14 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <string_view>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "unisono/base/error.h"
-#include "unisono/base/process.h"
+#include "unisono/engine/nccl/gpu_context.h"
 
 namespace unisono::engine::nccl {
-namespace {
-
-NcclLibrary load_nccl() {
-  const LoadedLibrary file("libnccl.so.2");
-  NcclLibrary library{};
-  file.find("ncclGetUniqueId", library.make_id);
-  file.find("ncclCommInitRankConfig", library.init);
-  file.find("ncclCommFinalize", library.finalize);
-  file.find("ncclCommDestroy", library.destroy);
-  file.find("ncclCommAbort", library.abort);
-  file.find("ncclCommGetAsyncError", library.state);
-  file.find("ncclGetErrorString", library.error_text);
-  file.find("ncclGetLastError", library.last_error);
-  file.find("ncclGroupStart", library.begin_group);
-  file.find("ncclGroupEnd", library.end_group);
-  file.find("ncclAllReduce", library.all_reduce);
-  file.find("ncclReduce", library.reduce);
-  file.find("ncclBroadcast", library.broadcast);
-  file.find("ncclAllGather", library.all_gather);
-  file.find("ncclReduceScatter", library.reduce_scatter);
-  file.find("ncclSend", library.send);
-  file.find("ncclRecv", library.receive);
-  return library;
-}
-
-}  // namespace
-
-const NcclLibrary& nccl_library() {
-  static const NcclLibrary library = load_nccl();
-  return library;
-}
-
-std::string describe(const NcclLibrary& library, ncclResult_t result, ncclComm_t communicator) {
-  const char* const last = library.last_error(communicator);
-  std::string_view detail = last == nullptr ? "" : last;
-  while (detail.ends_with('\n')) {
-    detail.remove_suffix(1);
-  }
-  return fmt::format(
-      "NCCL: {}{}{}", library.error_text(result), detail.empty() ? "" : ": ", detail);
-}
-
 namespace {
 
 // Interval of polls while NCCL finalizes a communicator.
@@ -70,6 +28,19 @@ ErrorCode code_of(ncclResult_t result) {
   }
 }
 
+// Returns the remedy if NVIDIA's driver is older than the CUDA for which NCCL was built. NCCL has
+// no function that returns the version of that CUDA.
+std::string explain_driver(const NcclLibrary& library) {
+  const int cuda = cuda_driver().cuda_version;
+  return fmt::format(
+      " ({} is NCCL {}, and NVIDIA's driver supports CUDA {}: if NCCL was built for a newer CUDA, "
+      "update the driver, or install the NCCL of this CUDA, such as pip install nvidia-nccl-cu{})",
+      library.file,
+      format_version(library.version),
+      format_cuda_version(cuda),
+      cuda / 1000);
+}
+
 }  // namespace
 
 Communicator::Communicator(const NcclLibrary& library,
@@ -77,8 +48,7 @@ Communicator::Communicator(const NcclLibrary& library,
                            int rank,
                            int world_size)
     : library_(library) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  ncclConfig_t config{.blocking = 0};
   const ncclResult_t result = library_.init(&communicator_, world_size, id, rank, &config);
   try {
     check(result);
@@ -89,15 +59,21 @@ Communicator::Communicator(const NcclLibrary& library,
 }
 
 void Communicator::check(ncclResult_t result) const {
-  if (result != ncclSuccess && result != ncclInProgress) {
-    throw Error(code_of(result), describe(library_, result, communicator_));
+  if (result == ncclSuccess || result == ncclInProgress) {
+    return;
   }
+  std::string text = describe(library_, result, communicator_);
+  if (result == ncclUnhandledCudaError && !is_complete_) {
+    text += explain_driver(library_);
+  }
+  throw Error(code_of(result), text);
 }
 
-bool Communicator::is_settled() const {
+bool Communicator::is_settled() {
   ncclResult_t state = ncclSuccess;
   check(library_.state(communicator_, &state));
   check(state);
+  is_complete_ = is_complete_ || state == ncclSuccess;
   return state != ncclInProgress;
 }
 

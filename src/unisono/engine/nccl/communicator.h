@@ -1,43 +1,10 @@
 #pragma once
 
-#include <nccl.h>
-
-#include <string>
-
 #include "unisono/base/deadline.h"
+#include "unisono/engine/nccl/nccl_api.h"
+#include "unisono/engine/nccl/nccl_library.h"
 
 namespace unisono::engine::nccl {
-
-/// The functions of NVIDIA's libnccl.so.2 that this project uses.
-struct NcclLibrary {
-  decltype(&ncclGetUniqueId) make_id;
-  decltype(&ncclCommInitRankConfig) init;
-  decltype(&ncclCommFinalize) finalize;
-  decltype(&ncclCommDestroy) destroy;
-  decltype(&ncclCommAbort) abort;
-  decltype(&ncclCommGetAsyncError) state;
-  decltype(&ncclGetErrorString) error_text;
-  decltype(&ncclGetLastError) last_error;
-  decltype(&ncclGroupStart) begin_group;
-  decltype(&ncclGroupEnd) end_group;
-  decltype(&ncclAllReduce) all_reduce;
-  decltype(&ncclReduce) reduce;
-  decltype(&ncclBroadcast) broadcast;
-  decltype(&ncclAllGather) all_gather;
-  decltype(&ncclReduceScatter) reduce_scatter;
-  decltype(&ncclSend) send;
-  decltype(&ncclRecv) receive;
-};
-
-/// Returns the library. The first call loads it for the lifetime of the process. Thread-safe.
-///
-/// Throws Error(kNotFound) with the loader's reason.
-[[nodiscard]] const NcclLibrary& nccl_library();
-
-/// Returns "NCCL: unhandled cuda error: ...", with NCCL's text about the last error.
-[[nodiscard]] std::string describe(const NcclLibrary& library,
-                                   ncclResult_t result,
-                                   ncclComm_t communicator);
 
 /// A non-blocking communicator of NCCL. Owned by NcclEngine; used by the thread that executes an
 /// operation. The caller must make the GPU current before each call.
@@ -61,8 +28,10 @@ class Communicator {
   /// wait.
   ///
   /// Throws Error with NCCL's text: kPeerLost if another rank or the network has failed,
-  /// kInvalidArgument for invalid use of NCCL, otherwise kSystem.
-  [[nodiscard]] bool is_settled() const;
+  /// kInvalidArgument for invalid use of NCCL, otherwise kSystem. If CUDA has failed before the
+  /// communicator was complete, the text has the versions of NCCL and of the driver's CUDA, because
+  /// NCCL does not work with an older driver.
+  [[nodiscard]] bool is_settled();
 
   /// Throws the same errors for the result of a call.
   void check(ncclResult_t result) const;
@@ -76,6 +45,7 @@ class Communicator {
  private:
   const NcclLibrary& library_;
   ncclComm_t communicator_ = nullptr;
+  bool is_complete_ = false;  // All ranks have made the communicator.
 };
 
 }  // namespace unisono::engine::nccl

@@ -6,18 +6,19 @@
 #include <bit>
 #include <limits>
 #include <memory>
+#include <optional>
 
+#include "unisono/base/config.h"
 #include "unisono/base/error.h"
 #include "unisono/base/process.h"
 
 namespace unisono::engine::nccl {
 namespace {
 
-CudaDriver load_driver() {
-  const LoadedLibrary library("libcuda.so.1");
-  CudaDriver driver{};
+void find_functions(const LoadedLibrary& library, CudaDriver& driver) {
   library.find("cuInit", driver.init);
   library.find("cuGetErrorString", driver.error_text);
+  library.find("cuDeviceGetCount", driver.count);
   library.find("cuDeviceGet", driver.device);
   library.find("cuDeviceGetUuid", driver.uuid);
   library.find("cuDevicePrimaryCtxRetain", driver.retain_context);
@@ -33,6 +34,23 @@ CudaDriver load_driver() {
   library.find("cuStreamWaitEvent", driver.wait_for_event);
   library.find("cuMemAlloc_v2", driver.allocate);
   library.find("cuMemFree_v2", driver.free);
+}
+
+CudaDriver load_driver() {
+  const LoadedLibrary library("libcuda.so.1");
+  CudaDriver driver{};
+  int (*get_version)(int* version) = nullptr;
+  library.find("cuDriverGetVersion", get_version);
+  (void)get_version(&driver.cuda_version);
+  try {
+    find_functions(library, driver);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kIncompatible,
+                fmt::format("NVIDIA's driver is too old: {} and supports CUDA {}; install a driver "
+                            "for CUDA 11.0 or newer (release 450 or newer)",
+                            error.what(),
+                            format_cuda_version(driver.cuda_version)));
+  }
   check_cuda(driver, driver.init(0), "NVIDIA's driver does not start");
   return driver;
 }
@@ -44,6 +62,10 @@ const CudaDriver& cuda_driver() {
   return driver;
 }
 
+std::string format_cuda_version(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
 void check_cuda(const CudaDriver& driver, int result, const char* what) {
   if (result == 0) {
     return;
@@ -53,6 +75,31 @@ void check_cuda(const CudaDriver& driver, int result, const char* what) {
   throw Error(
       ErrorCode::kSystem,
       fmt::format("{}: {} (error {})", what, text == nullptr ? "unknown error" : text, result));
+}
+
+int count_gpus() {
+  const CudaDriver& driver = cuda_driver();
+  int n_gpus = 0;
+  check_cuda(driver, driver.count(&n_gpus), "cuDeviceGetCount");
+  return n_gpus;
+}
+
+void check_exists(int index) {
+  const int n_gpus = count_gpus();
+  if (index >= 0 && index < n_gpus) {
+    return;
+  }
+  std::string shown = n_gpus == 0 ? "no GPU" : "1 GPU, cuda:0";
+  if (n_gpus > 1) {
+    shown = fmt::format("{} GPUs, cuda:0 to cuda:{}", n_gpus, n_gpus - 1);
+  }
+  const std::optional<std::string> visible = process_environment()("CUDA_VISIBLE_DEVICES");
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("cuda:{} does not exist: CUDA shows {} to this process{}; `unisono "
+                          "devices` lists the GPUs, and LOCAL_RANK numbers the ranks of a node",
+                          index,
+                          shown,
+                          visible ? fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", *visible) : ""));
 }
 
 namespace {
@@ -68,10 +115,8 @@ CudaStream default_stream() {
 }  // namespace
 
 GpuContext::GpuContext(int index) : driver_(cuda_driver()), index_(index) {
-  if (driver_.device(&device_, index) != 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("there is no cuda:{} here; `unisono devices` lists the GPUs", index));
-  }
+  check_exists(index);
+  check_cuda(driver_, driver_.device(&device_, index), "cuDeviceGet");
   check_cuda(driver_, driver_.uuid(&uuid_, device_), "cuDeviceGetUuid");
   check_cuda(driver_, driver_.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
 }
@@ -89,16 +134,22 @@ CurrentGpu::~CurrentGpu() {
   (void)driver_.pop_context(&context);
 }
 
-GpuStream::GpuStream() : driver_(cuda_driver()) {
+// The other constructor completes the object, so that the destructor runs if a call here fails.
+GpuStream::GpuStream() : GpuStream(cuda_driver()) {
   check_cuda(driver_, driver_.make_stream(&stream_, kNonBlocking), "cuStreamCreate");
   check_cuda(driver_, driver_.make_event(&before_, kWithoutTiming), "cuEventCreate");
   check_cuda(driver_, driver_.make_event(&after_, kWithoutTiming), "cuEventCreate");
 }
 
 GpuStream::~GpuStream() {
-  (void)driver_.destroy_event(before_);
-  (void)driver_.destroy_event(after_);
-  (void)driver_.destroy_stream(stream_);
+  for (CudaEvent const event : {before_, after_}) {
+    if (event != nullptr) {
+      (void)driver_.destroy_event(event);
+    }
+  }
+  if (stream_ != nullptr) {
+    (void)driver_.destroy_stream(stream_);
+  }
 }
 
 void GpuStream::follow_default_stream() {

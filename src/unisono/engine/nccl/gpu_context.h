@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "unisono/base/buffer.h"
 
@@ -18,11 +19,13 @@ using CudaUuid = std::array<unsigned char, 16>;
 /// CUDA_ERROR_NOT_READY: the result of a query for an event that has not occurred.
 inline constexpr int kCudaNotReady = 600;
 
-/// The functions of NVIDIA's libcuda.so.1 that this project uses. They are the same in all versions
-/// of CUDA, and return 0 on success.
+/// NVIDIA's libcuda.so.1: the version of CUDA and the functions that this project uses. The
+/// functions are the same in all versions since CUDA 11.0, and return 0 on success.
 struct CudaDriver {
+  int cuda_version;  ///< Newest CUDA that the driver supports: 12040 for CUDA 12.4.
   int (*init)(unsigned flags);
   int (*error_text)(int error, const char** text);
+  int (*count)(int* n_devices);
   int (*device)(int* device, int index);
   int (*uuid)(CudaUuid* uuid, int device);
   /// Returns the device's primary context, which CUDA's runtime uses too.
@@ -44,17 +47,28 @@ struct CudaDriver {
 /// Returns the driver. The first call loads and initializes it for the lifetime of the process.
 /// Thread-safe.
 ///
-/// Throws Error(kNotFound) with the loader's reason, Error(kSystem) if the driver does not start.
+/// Throws Error(kNotFound) with the loader's reason, Error(kIncompatible) with file, version and
+/// remedy if the driver is too old, Error(kSystem) if the driver does not start.
 [[nodiscard]] const CudaDriver& cuda_driver();
+
+/// Returns "12.4" for CudaDriver::cuda_version.
+[[nodiscard]] std::string format_cuda_version(int version);
 
 /// Throws Error(kSystem) "`what`: the driver's text" unless `result` is 0.
 void check_cuda(const CudaDriver& driver, int result, const char* what);
+
+/// Returns the number of GPUs that CUDA shows to this process. Throws Error(kSystem).
+[[nodiscard]] int count_gpus();
+
+/// Throws Error(kInvalidArgument) unless cuda:`index` exists: "cuda:4 does not exist: CUDA shows 4
+/// GPUs to this process, cuda:0 to cuda:3; ...".
+void check_exists(int index);
 
 /// A GPU's primary context, shared with users of CUDA's runtime, such as PyTorch. The object holds
 /// a reference to the context.
 class GpuContext {
  public:
-  /// Throws Error(kInvalidArgument) if there is no cuda:`index`, Error(kSystem) if the GPU fails.
+  /// Throws like check_exists(), and Error(kSystem) if the GPU fails.
   explicit GpuContext(int index);
 
   ~GpuContext();
@@ -125,6 +139,8 @@ class GpuStream {
   [[nodiscard]] bool is_done() const;
 
  private:
+  explicit GpuStream(const CudaDriver& driver) : driver_(driver) {}
+
   const CudaDriver& driver_;
   CudaStream stream_ = nullptr;
   CudaEvent before_ = nullptr;

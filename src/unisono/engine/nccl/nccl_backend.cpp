@@ -40,11 +40,12 @@ Backend describe_backend() {
         gpus.explanation));
   }
   try {
+    (void)engine_maker({});
     return {.name = "nccl",
             .help = "NVIDIA's NCCL for buffers on GPUs, unisono for those on CPUs",
             .capabilities = {.devices = {DeviceType::kCpu, DeviceType::kCuda}},
             .gpu_capabilities = gpu_capabilities(),
-            .make = engine_maker()};
+            .prepare = engine_maker};
   } catch (const Error& error) {
     return absent(
         fmt::format("{}, or copy tensors to the CPU and use backend unisono", error.what()));

@@ -4,12 +4,12 @@
 
 namespace unisono::engine::nccl {
 
-/// Returns the backend `nccl`. It is available if the machine has a GPU, and both the build and the
-/// machine have NCCL. A missing GPU is reported before a missing NCCL.
+/// Returns the backend `nccl`. It is available if the machine has a GPU, a driver and a release of
+/// NCCL that are new enough, which are checked in this order.
 [[nodiscard]] Backend describe_backend();
 
-/// Loads NVIDIA's libraries, and returns the maker of engines that use them. Throws Error with the
-/// packages to install if NCCL is missing; always throws in a build without nccl.h.
-[[nodiscard]] MakeEngine engine_maker();
+/// Returns the maker of the engines of this process. Throws like cuda_driver() and nccl_library(),
+/// which it loads.
+[[nodiscard]] MakeEngine engine_maker(const ProcessFacts& process);
 
 }  // namespace unisono::engine::nccl

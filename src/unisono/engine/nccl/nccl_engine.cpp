@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <nccl.h>
 
 #include <algorithm>
 #include <array>
@@ -26,7 +25,9 @@
 #include "unisono/engine/nccl/calls.h"
 #include "unisono/engine/nccl/communicator.h"
 #include "unisono/engine/nccl/gpu_context.h"
+#include "unisono/engine/nccl/nccl_api.h"
 #include "unisono/engine/nccl/nccl_backend.h"
+#include "unisono/engine/nccl/nccl_library.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/rank_table.h"
 #include "unisono/transport/wait.h"
@@ -39,9 +40,11 @@ namespace unisono::engine::nccl {
 /// Owned by the group. Threads as in Engine. An error on the GPU aborts the communicator.
 class NcclEngine final : public Engine {
  public:
-  /// The library and the roster must outlive the engine.
+  /// The library and the roster must outlive the engine. `local_rank` selects the GPU of
+  /// allocate().
   NcclEngine(const NcclLibrary& library,
              const transport::RankTable& roster,
+             int local_rank,
              std::shared_ptr<SupervisingEngine> native);
 
   ~NcclEngine() override { drop(); }
@@ -54,7 +57,7 @@ class NcclEngine final : public Engine {
   void execute(const Operation& operation, TimeLimit limit, Caller caller) override;
 
   /// Returns memory on the group's GPU; before the first operation on a GPU, on the GPU whose
-  /// number is this rank's index among the group's ranks on the node.
+  /// number is the local rank, starting again at cuda:0 if there are more ranks than GPUs.
   [[nodiscard]] Buffer allocate(std::int64_t count, DType dtype) override;
 
   void check(const Operation& operation) const override;
@@ -63,10 +66,15 @@ class NcclEngine final : public Engine {
     return native_->last_algorithm();
   }
 
-  /// Messages are in CPU memory; the native engine passes them.
-  int pass_message(const MessageCall& call) override { return native_->pass_message(call); }
+  /// Messages are in CPU memory; the native engine passes them. Refuses a buffer on a GPU, which
+  /// the native engine would read as memory of the CPU.
+  int pass_message(const MessageCall& call) override {
+    check_message(call);
+    return native_->pass_message(call);
+  }
 
   void begin_messages(std::span<const MessageCall> calls) override {
+    std::for_each(calls.begin(), calls.end(), check_message);
     native_->begin_messages(calls);
   }
 
@@ -85,11 +93,13 @@ class NcclEngine final : public Engine {
   void wait(IsDone is_done, TimeLimit& limit, Caller caller);
   void choose_gpu(int index);
   void check_gpu(int index) const;
+  static void check_message(const MessageCall& call);
   [[nodiscard]] OperationAnnouncement announce(const Operation& operation);
   void drop() noexcept;
 
   const NcclLibrary& library_;
   const transport::RankTable& roster_;
+  int local_rank_;
   std::shared_ptr<SupervisingEngine> native_;
   // Set once by the rank's first operation on a GPU. A call that is checked earlier on another
   // thread is checked again when it is executed.
@@ -150,21 +160,13 @@ std::optional<int> find_device(const Operation& operation) {
   return device;
 }
 
-// Returns this rank's index among the ranks of its node.
-int local_rank_of(const transport::RankTable& roster) {
-  const auto self = roster.members.begin() + roster.rank;
-  return static_cast<int>(
-      std::count_if(roster.members.begin(), self, [&](const transport::Member& member) {
-        return member.node == self->node;
-      }));
-}
-
 }  // namespace
 
 NcclEngine::NcclEngine(const NcclLibrary& library,
                        const transport::RankTable& roster,
+                       int local_rank,
                        std::shared_ptr<SupervisingEngine> native)
-    : library_(library), roster_(roster), native_(std::move(native)) {}
+    : library_(library), roster_(roster), local_rank_(local_rank), native_(std::move(native)) {}
 
 void NcclEngine::execute(const Operation& operation, TimeLimit limit, Caller caller) {
   const std::optional<int> device = find_device(operation);
@@ -224,19 +226,15 @@ OperationAnnouncement NcclEngine::announce(const Operation& operation) {
 void NcclEngine::connect(std::span<const OperationAnnouncement> announcements,
                          TimeLimit& limit,
                          Caller caller) {
+  // Releases of NCCL differ in the result for such ranks.
+  if (const std::string same = explain_same_gpu(roster_, announcements); !same.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, same);
+  }
   ncclUniqueId id{};
   std::memcpy(&id, announcements[0].id.data(), sizeof(id));
   stream_.emplace();
-  try {
-    communicator_.emplace(library_, id, roster_.rank, roster_.world_size());
-    wait([this] { return communicator_->is_settled(); }, limit, caller);
-  } catch (const Error& error) {
-    const std::string same = explain_same_gpu(roster_, announcements);
-    if (error.code() != ErrorCode::kInvalidArgument || same.empty()) {
-      throw;
-    }
-    throw Error(error.code(), fmt::format("{} ({})", same, error.what()));
-  }
+  communicator_.emplace(library_, id, roster_.rank, roster_.world_size());
+  wait([this] { return communicator_->is_settled(); }, limit, caller);
 }
 
 void NcclEngine::carry_out(const Operation& operation,
@@ -305,8 +303,20 @@ void NcclEngine::wait(IsDone is_done, TimeLimit& limit, Caller caller) {
 }
 
 Buffer NcclEngine::allocate(std::int64_t count, DType dtype) {
-  const int device = device_.load(std::memory_order_relaxed);
-  return allocate_on_gpu(device == kNoDevice ? local_rank_of(roster_) : device, count, dtype);
+  int device = device_.load(std::memory_order_relaxed);
+  if (device == kNoDevice) {
+    device = local_rank_ % std::max(count_gpus(), 1);
+  }
+  return allocate_on_gpu(device, count, dtype);
+}
+
+void NcclEngine::check_message(const MessageCall& call) {
+  if (call.buffer.device.type != DeviceType::kCpu) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the buffer is on cuda:{}, and backend nccl passes messages between "
+                            "buffers on the CPU; copy the buffer to the CPU first",
+                            call.buffer.device.index));
+  }
 }
 
 void NcclEngine::check(const Operation& operation) const {
@@ -331,13 +341,7 @@ void NcclEngine::check_gpu(int index) const {
                             index,
                             own));
   }
-  int number = 0;
-  if (cuda_driver().device(&number, index) != 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("it has buffers on cuda:{}, which does not exist; `unisono devices` "
-                            "lists the GPUs",
-                            index));
-  }
+  check_exists(index);
 }
 
 void NcclEngine::drop() noexcept {
@@ -370,20 +374,13 @@ void NcclEngine::leave() noexcept {
   native_->leave();
 }
 
-MakeEngine engine_maker() {
-  try {
-    const NcclLibrary& library = nccl_library();
-    return
-        [&library](const transport::RankTable& roster, std::shared_ptr<SupervisingEngine> native) {
-          return std::make_shared<NcclEngine>(library, roster, std::move(native));
-        };
-  } catch (const Error& error) {
-    throw Error(error.code(),
-                fmt::format("NVIDIA's NCCL can't be loaded: {}; install it (pip install "
-                            "nvidia-nccl-cu13, apt-get install libnccl2) and name its folder in "
-                            "LD_LIBRARY_PATH",
-                            error.what()));
-  }
+MakeEngine engine_maker(const ProcessFacts& process) {
+  (void)cuda_driver();
+  return [&library = nccl_library(), local_rank = process.local_rank](
+             const transport::RankTable& roster, std::shared_ptr<SupervisingEngine> native) {
+    return std::make_shared<NcclEngine>(
+        library, roster, local_rank.value_or(roster.self().local_rank), std::move(native));
+  };
 }
 
 }  // namespace unisono::engine::nccl
