@@ -1,4 +1,6 @@
 // Types, rejected calls, streams, memory and groups of engine nccl.
+#include <stdlib.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -103,8 +105,8 @@ TEST(NcclRefusals, NameWhatIsWrongAndLeaveTheGroupAsItWas) {
         [&] { group.all_reduce(floats, {.algorithm = Algorithm::kRing}); },
         "leave out algorithm ring, or copy the buffers to the CPU, where this group has it");
     expect_refusal([&] { group.all_reduce(on_gpu(values, 17)); },
-                   "cuda:17 does not exist: CUDA shows 4 GPUs to this process, cuda:0 to cuda:3; "
-                   "`unisono devices` lists the GPUs");
+                   "cuda:17 does not exist: this process has 4 GPUs, cuda:0 to cuda:3; `unisono "
+                   "devices` lists the GPUs; choose the device by LOCAL_RANK");
     expect_refusal([&] { group.all_reduce(on_gpu(values, -1)); }, "cuda:-1 does not exist");
     expect_refusal([&] { group.send(floats, 1 - group.rank()); },
                    "the buffer is on a CUDA device; messages are for memory on the CPU");
@@ -115,6 +117,18 @@ TEST(NcclRefusals, NameWhatIsWrongAndLeaveTheGroupAsItWas) {
     group.all_reduce(floats);
     EXPECT_EQ(values, (std::vector<float>{4, 4}));
   });
+}
+
+TEST(NcclRefusals, OfADeviceNameTheVariableThatHidesIt) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "0,2", 1);
+  run_ranks(nccl_world(1), [](ProcessGroup& group) {
+    std::vector<float> values(2, 1.0F);
+    EXPECT_THAT([&] { group.all_reduce(on_gpu(values, 2)); },
+                ThrowsMessage<Error>(
+                    HasSubstr("[rank 0/1] all_reduce: cuda:2 does not exist: this process has 2 "
+                              "GPUs, cuda:0 to cuda:1 (CUDA_VISIBLE_DEVICES=\"0,2\"); ")));
+  });
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST(NcclStreams, WhatTheDefaultStreamWasGivenBeforeComesFirst) {

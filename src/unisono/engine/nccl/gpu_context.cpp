@@ -94,12 +94,13 @@ void check_exists(int index) {
     shown = fmt::format("{} GPUs, cuda:0 to cuda:{}", n_gpus, n_gpus - 1);
   }
   const std::optional<std::string> visible = process_environment()("CUDA_VISIBLE_DEVICES");
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("cuda:{} does not exist: CUDA shows {} to this process{}; `unisono "
-                          "devices` lists the GPUs, and LOCAL_RANK numbers the ranks of a node",
-                          index,
-                          shown,
-                          visible ? fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", *visible) : ""));
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("cuda:{} does not exist: this process has {}{}; `unisono devices` lists the "
+                  "GPUs; choose the device by LOCAL_RANK",
+                  index,
+                  shown,
+                  visible ? fmt::format(" (CUDA_VISIBLE_DEVICES=\"{}\")", *visible) : ""));
 }
 
 namespace {

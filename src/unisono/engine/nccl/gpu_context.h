@@ -60,8 +60,8 @@ void check_cuda(const CudaDriver& driver, int result, const char* what);
 /// Returns the number of GPUs that CUDA shows to this process. Throws Error(kSystem).
 [[nodiscard]] int count_gpus();
 
-/// Throws Error(kInvalidArgument) unless cuda:`index` exists: "cuda:4 does not exist: CUDA shows 4
-/// GPUs to this process, cuda:0 to cuda:3; ...".
+/// Throws Error(kInvalidArgument) unless cuda:`index` exists: "cuda:4 does not exist: this
+/// process has 4 GPUs, cuda:0 to cuda:3; ...".
 void check_exists(int index);
 
 /// A GPU's primary context, shared with users of CUDA's runtime, such as PyTorch. The object holds
