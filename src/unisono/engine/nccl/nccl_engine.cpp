@@ -96,6 +96,7 @@ class NcclEngine final : public Engine {
   static void check_message(const MessageCall& call);
   [[nodiscard]] OperationAnnouncement announce(const Operation& operation);
   void drop() noexcept;
+  void close() noexcept;
 
   const NcclLibrary& library_;
   const transport::RankTable& roster_;
@@ -104,9 +105,10 @@ class NcclEngine final : public Engine {
   // Set once by the rank's first operation on a GPU. A call that is checked earlier on another
   // thread is checked again when it is executed.
   std::atomic<int> device_ = kNoDevice;
-  std::optional<GpuContext> context_;
-  std::optional<GpuStream> stream_;
-  std::optional<Communicator> communicator_;
+  std::unique_ptr<GpuContext> context_;
+  // Null before the first operation on the GPU, and after drop().
+  std::unique_ptr<GpuStream> stream_;
+  std::unique_ptr<Communicator> communicator_;
 
   static constexpr int kNoDevice = -1;
 };
@@ -196,7 +198,7 @@ void NcclEngine::execute(const Operation& operation, TimeLimit limit, Caller cal
 
 void NcclEngine::choose_gpu(int index) {
   if (!context_) {
-    context_.emplace(index);
+    context_ = std::make_unique<GpuContext>(index);
     device_.store(index, std::memory_order_relaxed);
   }
   check_gpu(index);
@@ -232,8 +234,8 @@ void NcclEngine::connect(std::span<const OperationAnnouncement> announcements,
   }
   ncclUniqueId id{};
   std::memcpy(&id, announcements[0].id.data(), sizeof(id));
-  stream_.emplace();
-  communicator_.emplace(library_, id, roster_.rank, roster_.world_size());
+  stream_ = std::make_unique<GpuStream>();
+  communicator_ = std::make_unique<Communicator>(library_, id, roster_.rank, roster_.world_size());
   wait([this] { return communicator_->is_settled(); }, limit, caller);
 }
 
@@ -362,15 +364,20 @@ void NcclEngine::abort(const Error& reason) noexcept {
   native_->abort(reason);
 }
 
-void NcclEngine::leave() noexcept {
-  if (communicator_) {
-    try {
-      const CurrentGpu current(*context_);
-      communicator_->close(Deadline::after(kCloseTimeout));
-    } catch (const std::exception&) {
-      // The driver has failed; the next group reports the failure.
-    }
+void NcclEngine::close() noexcept {
+  if (!communicator_) {
+    return;
   }
+  try {
+    const CurrentGpu current(*context_);
+    communicator_->close(Deadline::after(kCloseTimeout));
+  } catch (const std::exception&) {
+    return;  // The driver has failed; the next group reports the failure.
+  }
+}
+
+void NcclEngine::leave() noexcept {
+  close();
   native_->leave();
 }
 
