@@ -68,17 +68,16 @@ void PlainTensors::copy_back() {
   copies_.clear();
 }
 
-Buffer Staging::buffer_of(const at::Tensor& tensor) const {
+Buffer Staging::buffer_of(const at::Tensor& tensor, Access access) const {
   try {
-    return elements_ == Elements::kMoved ? as_payload(tensor) : as_buffer(tensor);
+    return elements_ == Elements::kMoved ? as_payload(tensor, access) : as_buffer(tensor, access);
   } catch (const Error& error) {
     arguments_->reject(error.what());
   }
 }
 
 Buffer Staging::input(const at::Tensor& tensor) {
-  return PlainTensors::must_copy(tensor) ? buffer_of(PlainTensors::input(tensor))
-                                         : buffer_of(tensor);
+  return buffer_of(PlainTensors::input(tensor), Access::kRead);
 }
 
 std::vector<Buffer> Staging::inputs(at::TensorList tensors) {
@@ -92,9 +91,10 @@ std::vector<Buffer> Staging::inputs(at::TensorList tensors) {
 
 Buffer Staging::output(const at::Tensor& tensor) {
   if (!PlainTensors::must_copy(tensor)) {
-    return buffer_of(tensor);
+    return buffer_of(tensor, Access::kWrite);
   }
-  return buffer_of(arguments_->checked_by_torch([&] { return plain_.output(tensor); }));
+  return buffer_of(arguments_->checked_by_torch([&] { return plain_.output(tensor); }),
+                   Access::kWrite);
 }
 
 std::vector<Buffer> Staging::outputs(at::TensorList tensors) {
@@ -108,9 +108,10 @@ std::vector<Buffer> Staging::outputs(at::TensorList tensors) {
 
 Buffer Staging::in_out(const at::Tensor& tensor) {
   if (!PlainTensors::must_copy(tensor)) {
-    return buffer_of(tensor);
+    return buffer_of(tensor, Access::kReadWrite);
   }
-  return buffer_of(arguments_->checked_by_torch([&] { return plain_.in_out(tensor); }));
+  return buffer_of(arguments_->checked_by_torch([&] { return plain_.in_out(tensor); }),
+                   Access::kReadWrite);
 }
 
 void Staging::copy_back() {

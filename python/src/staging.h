@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "unisono/base/buffer.h"
+#include "unisono/torch/device/tensor_mirror.h"
 
 #include "arguments.h"
 
@@ -74,7 +75,7 @@ class Staging {
   void copy_back();
 
  private:
-  [[nodiscard]] Buffer buffer_of(const at::Tensor& tensor) const;
+  [[nodiscard]] Buffer buffer_of(const at::Tensor& tensor, Access access) const;
 
   // Used only at the start of the call.
   std::optional<Arguments> arguments_;

@@ -27,6 +27,21 @@ namespace {
 // Longest delay until a wait reacts to Ctrl-C.
 constexpr std::chrono::milliseconds kSlice{100};
 
+// Returns the devices of the tensors, each once, in the order that a future requires.
+std::vector<c10::Device> devices_of(const std::vector<std::vector<at::Tensor>>& outputs) {
+  std::vector<c10::Device> devices;
+  for (const std::vector<at::Tensor>& list : outputs) {
+    for (const at::Tensor& tensor : list) {
+      if (tensor.defined() && !tensor.device().is_cpu() &&
+          std::ranges::find(devices, tensor.device()) == devices.end()) {
+        devices.push_back(tensor.device());
+      }
+    }
+  }
+  std::ranges::sort(devices, {}, [](const c10::Device& device) { return device.index(); });
+  return devices;
+}
+
 std::optional<std::vector<at::Tensor>> profiled(std::vector<at::Tensor> inputs) {
   return inputs.empty() ? std::nullopt : std::optional(std::move(inputs));
 }
@@ -59,6 +74,7 @@ void Work::follow(std::vector<unisono::Work> works, Staging staging) {
 void Work::follow(std::vector<c10::intrusive_ptr<Work>> works) {
   n_under_way_ = works.size() + 1;
   info_.n_under_way->fetch_add(1);
+  parts_ = works;
   for (const auto& work : works) {
     work->on_end([self = shared()](std::exception_ptr error) { self->note_end(error); });
   }
@@ -121,6 +137,15 @@ void Work::end(std::exception_ptr error) {
   }
 }
 
+void Work::follow_results() const {
+  for (const unisono::Work& work : works_) {
+    work.wait();
+  }
+  for (const auto& part : parts_) {
+    part->follow_results();
+  }
+}
+
 void Work::complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -131,6 +156,8 @@ void Work::complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future
   if (exception_ != nullptr) {
     future->setError(exception_);
   } else {
+    // The future records events in this thread's current streams.
+    follow_results();
     future->markCompleted(future_value(info_.outputs));
   }
 }
@@ -165,6 +192,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   }
   const c10::intrusive_ptr<c10::ivalue::Future> future = future_;
   lock.unlock();
+  follow_results();
   // A caller may read the future's value immediately after wait().
   if (future != nullptr) {
     future->wait();
@@ -196,7 +224,8 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
     if (future_ != nullptr) {
       return future_;
     }
-    future_ = c10::make_intrusive<c10::ivalue::Future>(future_value(info_.outputs).type());
+    future_ = c10::make_intrusive<c10::ivalue::Future>(future_value(info_.outputs).type(),
+                                                       devices_of(info_.outputs));
     has_ended = completed_;
   }
   // No callback is attached yet, so the future can be completed on this thread.

@@ -73,11 +73,15 @@ class Work final : public c10d::Work {
   c10::intrusive_ptr<Work> shared();
   void on_end(Callback callback);
   void note_end(std::exception_ptr error);
+  // Makes this thread's later work on devices wait for the results. Called after the operation has
+  // ended without an error.
+  void follow_results() const;
   void complete_future(const c10::intrusive_ptr<c10::ivalue::Future>& future);
 
   OperationInfo info_;
   Staging staging_;
   std::vector<unisono::Work> works_;
+  std::vector<c10::intrusive_ptr<Work>> parts_;  // Set by the second form of follow().
   // Guarded by the base class's mutex_.
   std::size_t n_under_way_ = 0;
   std::exception_ptr first_error_;

@@ -174,7 +174,12 @@ def init_process_group(
     )
 
 
-dist.Backend.register_backend("unisono", _create, extended_api=True, devices=["cpu"])
+dist.Backend.register_backend(
+    "unisono",
+    _create,
+    extended_api=True,
+    devices=["cpu", "cuda", torch._C._get_privateuse1_backend_name()],
+)
 _rendezvous.register()
 atexit.register(_close_watches)
 atexit.register(_leave_all)

@@ -7,6 +7,8 @@
 #include <span>
 #include <type_traits>
 
+#include "unisono/base/deadline.h"
+
 namespace unisono {
 
 /// Element type of a buffer. The values travel in descriptors: append only.
@@ -58,6 +60,37 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
+/// The memory of a device for which a buffer in host memory stands. An operation works on the host
+/// memory; the mirror copies the elements from the device before, and to the device afterwards.
+/// Implemented by the library that knows the device. One thread at a time uses a mirror, except for
+/// follow() and synchronize(), which are thread-safe.
+class DeviceMirror {
+ public:
+  DeviceMirror() = default;
+  virtual ~DeviceMirror() = default;
+  DeviceMirror(const DeviceMirror&) = delete;
+  DeviceMirror& operator=(const DeviceMirror&) = delete;
+  DeviceMirror(DeviceMirror&&) = delete;
+  DeviceMirror& operator=(DeviceMirror&&) = delete;
+
+  /// Waits until the host memory has the device's elements; returns at once for memory that the
+  /// operation only writes. Called by the thread that executes the operation.
+  ///
+  /// Throws Error(kTimeout) if the device has not finished by the deadline, and Error(kSystem) if
+  /// the device has failed.
+  virtual void fetch(Deadline deadline) = 0;
+
+  /// Starts the copy of the results to the device; no effect for memory that the operation only
+  /// reads. Called once, after the operation has succeeded. Throws Error(kSystem).
+  virtual void write_back() = 0;
+
+  /// Makes the work that this thread passes to the device from now on wait for write_back().
+  virtual void follow() = 0;
+
+  /// Waits until the results are on the device. Throws like fetch().
+  virtual void synchronize(Deadline deadline) = 0;
+};
+
 /// Elements in memory that an operation reads or writes: `count` contiguous elements of `dtype`.
 ///
 /// The caller keeps the memory alive until the operation has ended, or shares the ownership through
@@ -68,6 +101,7 @@ struct Buffer {
   DType dtype = DType::kFloat32;
   Device device = {};
   std::shared_ptr<void> owner = nullptr;
+  std::shared_ptr<DeviceMirror> mirror = nullptr;  ///< Set if `data` stands for device memory.
 
   [[nodiscard]] std::int64_t n_bytes() const {
     return count * static_cast<std::int64_t>(size_of(dtype));

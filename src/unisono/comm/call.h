@@ -29,8 +29,12 @@ using NextCall = std::function<Call()>;
 /// Returns the buffer without its owner, for a caller that keeps the memory alive, such as a
 /// blocking call. Skips reference counting, which costs more than a small message.
 [[nodiscard]] inline Buffer lend(const Buffer& buffer) {
-  return {
-      .data = buffer.data, .count = buffer.count, .dtype = buffer.dtype, .device = buffer.device};
+  return {.data = buffer.data,
+          .count = buffer.count,
+          .dtype = buffer.dtype,
+          .device = buffer.device,
+          .owner = nullptr,
+          .mirror = buffer.mirror};
 }
 
 [[nodiscard]] inline Blocks lend(Blocks blocks) {

@@ -7,6 +7,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/thread.h"
 #include "unisono/comm/errors.h"
+#include "unisono/comm/mirrors.h"
 #include "unisono/transport/describe.h"
 #include "unisono/transport/stall.h"
 
@@ -100,6 +101,7 @@ void OperationQueue::run(Call call, NextCall next) {
   }
   // NOLINTBEGIN(bugprone-use-after-move): they are moved only where they have to queue.
   const std::exception_ptr error = drive(call, next, engine::Caller::kUser);
+  const Mirrors mirrors(call.operation);
   // NOLINTEND(bugprone-use-after-move)
   bool is_awaited = false;
   {
@@ -113,6 +115,7 @@ void OperationQueue::run(Call call, NextCall next) {
   if (error) {
     std::rethrow_exception(error);
   }
+  mirrors.follow();
 }
 
 Work OperationQueue::submit(Call call, NextCall next) {
@@ -162,7 +165,8 @@ std::shared_ptr<WorkState> OperationQueue::enqueue(Call call, NextCall next) {
   (void)call.limit.deadline();
   auto state = std::make_shared<WorkState>(
       transport::WaitId{.group = state_->number(), .sequence = call.operation.sequence},
-      job_->blocked_threads());
+      job_->blocked_threads(),
+      Mirrors(call.operation));
   queue_.push_back({std::move(call), std::move(next), state});
   changed_.notify_all();
   return state;
@@ -195,7 +199,11 @@ std::exception_ptr OperationQueue::drive(const Call& call,
     return fail(call, state_->failure().error());
   }
   try {
-    state_->engine().execute(call.operation, call.limit, caller);
+    if (const Mirrors mirrors(call.operation); mirrors.is_empty()) [[likely]] {
+      state_->engine().execute(call.operation, call.limit, caller);
+    } else {
+      drive_mirrored(call, mirrors, caller);
+    }
     state_->note_done(call.operation.descriptor.kind);
     return next == nullptr ? nullptr : drive_next(call, next, caller);
   } catch (const Error& error) {
@@ -204,6 +212,29 @@ std::exception_ptr OperationQueue::drive(const Call& call,
     // This rank can't continue (for example out of memory), and the other ranks must be informed.
     return fail(call, Error(ErrorCode::kInternal, error.what()));
   }
+}
+
+// Executes an operation whose buffers stand for device memory.
+void OperationQueue::drive_mirrored(const Call& call,
+                                    const Mirrors& mirrors,
+                                    engine::Caller caller) const {
+  const auto or_throw_with_call = [&](const auto& copy) {
+    try {
+      copy();
+    } catch (const Error& error) {
+      const engine::Operation& operation = call.operation;
+      std::string name =
+          transport::describe(operation.descriptor, operation.sequence, {}, state_->job_ranks());
+      if (!operation.label.empty()) {
+        name += " of " + operation.label;
+      }
+      throw transport::with_call(state_->prefix(), name, error);
+    }
+  };
+  TimeLimit limit = call.limit;
+  or_throw_with_call([&] { mirrors.fetch(limit.deadline()); });
+  state_->engine().execute(call.operation, limit, caller);
+  or_throw_with_call([&] { mirrors.write_back(); });
 }
 
 std::exception_ptr OperationQueue::drive_next(const Call& call,

@@ -13,6 +13,7 @@
 #include "unisono/comm/call.h"
 #include "unisono/comm/group_state.h"
 #include "unisono/comm/job.h"
+#include "unisono/comm/mirrors.h"
 #include "unisono/comm/work.h"
 #include "unisono/comm/work_state.h"
 #include "unisono/engine/engine.h"
@@ -75,6 +76,7 @@ class OperationQueue {
   [[nodiscard]] std::exception_ptr drive(const Call& call,
                                          const NextCall& next,
                                          engine::Caller caller);
+  void drive_mirrored(const Call& call, const Mirrors& mirrors, engine::Caller caller) const;
   [[nodiscard]] std::exception_ptr drive_next(const Call& call,
                                               const NextCall& next,
                                               engine::Caller caller);

@@ -9,6 +9,7 @@
 #include "unisono/comm/call.h"
 #include "unisono/comm/group_state.h"
 #include "unisono/comm/job.h"
+#include "unisono/comm/mirrors.h"
 #include "unisono/comm/new_groups.h"
 #include "unisono/comm/operation_queue.h"
 #include "unisono/comm/work_state.h"
@@ -305,11 +306,36 @@ auto or_refuse(comm::GroupState& state,
   }
 }
 
+// Waits until the host memory of a message on a device has the elements to send.
+void fetch(const comm::Mirrors& mirrors, const MessageCall& call, comm::GroupState& state) {
+  if (mirrors.is_empty()) [[likely]] {
+    return;
+  }
+  try {
+    mirrors.fetch(Deadline::after(call.timeout));
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("{} {}{}{}: {}",
+                            state.prefix(),
+                            name_of(call),
+                            call.label.empty() ? "" : " of ",
+                            call.label,
+                            error.what()));
+  }
+}
+
 // Returns the sending rank of a receive.
 int run(comm::GroupState& state, MessageCall call, const std::optional<milliseconds>& timeout) {
   call.timeout = check(call, state, timeout);
-  return or_refuse(
+  const comm::Mirrors mirrors(call.buffer);
+  fetch(mirrors, call, state);
+  const int source = or_refuse(
       state, name_of(call), call.label, [&] { return state.engine().pass_message(call); });
+  if (!mirrors.is_empty()) [[unlikely]] {
+    mirrors.write_back();
+    mirrors.follow();
+  }
+  return source;
 }
 
 // The calls must have been checked. `name` and `label` are for error messages.
@@ -320,8 +346,10 @@ std::vector<Work> begin(comm::OperationQueue& group,
   std::vector<Work> works;
   works.reserve(calls.size());
   for (MessageCall& call : calls) {
-    const auto state =
-        std::make_shared<WorkState>(transport::WaitId(), group.job()->blocked_threads());
+    comm::Mirrors mirrors(call.buffer);
+    fetch(mirrors, call, group.state());
+    const auto state = std::make_shared<WorkState>(
+        transport::WaitId(), group.job()->blocked_threads(), std::move(mirrors));
     call.handle = state;
     works.emplace_back(state);
   }

@@ -9,10 +9,13 @@
 namespace unisono {
 namespace {
 
-void throw_error_of(comm::WorkState& state) {
+// Ends a wait of this thread: throws the operation's error, or makes the thread's work on a device
+// follow the results.
+void finish_wait(comm::WorkState& state) {
   if (const std::exception_ptr error = state.settle()) {
     std::rethrow_exception(error);
   }
+  state.mirrors().follow();
 }
 
 }  // namespace
@@ -36,7 +39,14 @@ void Work::wait() const {
     while (!state_->wait_until(next_interruption_check())) {
       check_interruption();
     }
-    throw_error_of(*state_);
+    finish_wait(*state_);
+  }
+}
+
+void Work::synchronize(std::chrono::nanoseconds timeout) const {
+  wait();
+  if (state_ != nullptr) {
+    state_->mirrors().synchronize(Deadline::after(timeout));
   }
 }
 
@@ -47,7 +57,7 @@ bool Work::try_wait(std::chrono::nanoseconds duration) const {
   if (!state_->wait_until(Deadline::after(duration))) {
     return false;
   }
-  throw_error_of(*state_);
+  finish_wait(*state_);
   return true;
 }
 

@@ -21,11 +21,18 @@ class Work {
   /// For the library: a handle of the operation with this state.
   explicit Work(std::shared_ptr<comm::WorkState> state) : state_(std::move(state)) {}
 
-  /// Waits until the operation has ended; throws the operation's error.
+  /// Waits until the operation has ended; throws the operation's error. Results in the memory of a
+  /// device may still be on their way: the work that this thread passes to its current stream of the
+  /// device from now on waits for the results.
   ///
   /// Needs no timeout, because the operation itself fails at its timeout. An interruption (see
   /// set_interruption_check()) ends the wait, but not the operation.
   void wait() const;
+
+  /// Like wait(), and waits until the results are in the memory of the device, at most `timeout`
+  /// after the operation has ended. Throws Error(kTimeout), and Error(kSystem) if the device has
+  /// failed.
+  void synchronize(std::chrono::nanoseconds timeout = std::chrono::minutes(30)) const;
 
   /// Waits at most `duration`. Returns false, without any other effect, if the operation is still
   /// in flight; throws its error if the operation failed.

@@ -24,6 +24,18 @@ void WorkState::complete(std::exception_ptr error) {
   waits_->remove_callback(id_);
 }
 
+void WorkState::complete(int source, std::exception_ptr error) {
+  source_.store(source, std::memory_order_relaxed);
+  if (error == nullptr && !mirrors_.is_empty()) [[unlikely]] {
+    try {
+      mirrors_.write_back();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  complete(std::move(error));
+}
+
 void WorkState::begin_wait() {
   waits_->begin(this_thread_number(), id_);
 }

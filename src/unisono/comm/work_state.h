@@ -10,6 +10,7 @@
 
 #include "unisono/base/deadline.h"
 #include "unisono/base/mutex.h"
+#include "unisono/comm/mirrors.h"
 #include "unisono/engine/engine.h"
 #include "unisono/peers/long_waits.h"
 #include "unisono/transport/stall.h"
@@ -21,19 +22,19 @@ namespace unisono::comm {
 class WorkState final : public engine::MessageHandle {
  public:
   /// The id of a message is set by begin(). `waits` records the threads that wait for the
-  /// operation, and its callbacks.
-  WorkState(const transport::WaitId& id, std::shared_ptr<peers::BlockedThreads> waits)
-      : id_(id), waits_(std::move(waits)) {}
+  /// operation, and its callbacks. `mirrors` are those of the operation's buffers.
+  WorkState(const transport::WaitId& id,
+            std::shared_ptr<peers::BlockedThreads> waits,
+            Mirrors mirrors = {})
+      : id_(id), waits_(std::move(waits)), mirrors_(std::move(mirrors)) {}
 
   void begin(const transport::WaitId& id) override { id_ = id; }
 
   /// Ends the operation, with null for success; calls the callbacks on this thread. Call once.
   void complete(std::exception_ptr error) UNISONO_EXCLUDES(mutex_);
 
-  void complete(int source, std::exception_ptr error) override {
-    source_.store(source, std::memory_order_relaxed);
-    complete(std::move(error));
-  }
+  /// As complete(), for a message, whose result this function copies to the device.
+  void complete(int source, std::exception_ptr error) override;
 
   /// Declares that this thread blocks until end_wait(), for any of the operations on which it has
   /// called begin_wait().
@@ -63,6 +64,9 @@ class WorkState final : public engine::MessageHandle {
   /// now; null for success.
   [[nodiscard]] std::exception_ptr settle() UNISONO_EXCLUDES(mutex_);
 
+  /// The mirrors of the operation's buffers.
+  [[nodiscard]] const Mirrors& mirrors() const { return mirrors_; }
+
   [[nodiscard]] std::uint64_t sequence() const { return id_.sequence; }
 
   /// Returns the sending rank of a receive. Valid after the operation has ended.
@@ -71,6 +75,7 @@ class WorkState final : public engine::MessageHandle {
  private:
   transport::WaitId id_;  // Constant after other threads have access.
   const std::shared_ptr<peers::BlockedThreads> waits_;
+  const Mirrors mirrors_;
   std::atomic<bool> is_completed_ = false;
   std::atomic<int> source_ = -1;  // Ordered by is_completed_.
   Mutex mutex_;

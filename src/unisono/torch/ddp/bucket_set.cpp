@@ -6,6 +6,9 @@
 #include <map>
 #include <utility>
 
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
 #include "unisono/base/error.h"
 #include "unisono/base/error_text.h"
 #include "unisono/base/mutex.h"
@@ -27,11 +30,11 @@ Registry& registry() {
 
 }  // namespace
 
-BucketMemory::BucketMemory(const Buffer& buffer) : begin_(buffer.data) {
+BucketMemory::BucketMemory(const at::Tensor& elements) : begin_(elements.const_data_ptr()) {
   const auto* const begin = static_cast<const std::byte*>(begin_);
   Registry& all = registry();
   const MutexLock lock(all.mutex);
-  all.ends[begin] = begin + buffer.n_bytes();
+  all.ends[begin] = begin + elements.nbytes();
 }
 
 BucketMemory::~BucketMemory() {
@@ -82,11 +85,21 @@ bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
 void copy_gradient(const at::Tensor& view, const at::Tensor& gradient) {
   // The layouts are nearly always equal. A memcpy then avoids the checks of a tensor copy, which
   // cost more than the bytes of small gradients.
-  if (gradient.strides() == view.strides() && !gradient.is_neg() && !gradient.is_conj()) {
+  if (view.device().is_cpu() && gradient.strides() == view.strides() && !gradient.is_neg() &&
+      !gradient.is_conj()) {
     std::memcpy(view.data_ptr(), gradient.const_data_ptr(), view.nbytes());
   } else {
     view.copy_(gradient);
   }
+}
+
+// Memory that the ranks of a node share exists on the CPU only. Zeroed, because the elements that
+// carry no gradient are reduced, too.
+at::Tensor allocate_elements(ProcessGroup& group, const BucketLayout& layout, at::Device device) {
+  const at::ScalarType type = scalar_type_of(layout.dtype);
+  return device.is_cpu()
+             ? allocate_tensor(group, {layout.n_elems}, type)
+             : at::zeros({layout.n_elems}, at::TensorOptions().dtype(type).device(device));
 }
 
 }  // namespace
@@ -96,16 +109,16 @@ GradientBucket::GradientBucket(ProcessGroup& group,
                                std::span<const NamedTensor> parameters,
                                const std::vector<bool>& is_sparse,
                                std::size_t index)
-    : buffer_(group.allocate(layout.n_elems, layout.dtype)),
-      memory_(std::make_unique<BucketMemory>(buffer_)) {
+    : elements_(allocate_elements(
+          group, layout, parameters[layout.slots.front().parameter].tensor.device())),
+      memory_(std::make_unique<BucketMemory>(elements_)) {
   for (const BucketSlot& slot : layout.slots) {
     const at::Tensor& parameter = parameters[slot.parameter].tensor;
     if (is_sparse[slot.parameter]) {
-      views_.push_back(as_tensor(buffer_, slot.offset, {0}, {1}));
+      views_.push_back(part(slot.offset, {0}, {1}));
       continue;
     }
-    views_.push_back(
-        as_tensor(buffer_, slot.offset, parameter.sizes(), gradient_strides(parameter)));
+    views_.push_back(part(slot.offset, parameter.sizes(), gradient_strides(parameter)));
     dense_views_.push_back(views_.back());
     dense_parameters_.push_back(parameter);
   }
@@ -117,8 +130,25 @@ GradientBucket::GradientBucket(ProcessGroup& group,
   label_ += ")";
 }
 
-void GradientBucket::deposit(std::size_t slot, const NamedTensor& parameter) const {
+// A tensor with a storage of its own, so that saving a gradient does not save the bucket.
+at::Tensor GradientBucket::part(std::int64_t offset,
+                                at::IntArrayRef sizes,
+                                at::IntArrayRef strides) const {
+  auto* const start = static_cast<std::byte*>(elements_.data_ptr()) +
+                      offset * static_cast<std::int64_t>(elements_.element_size());
+  return at::for_blob(start, sizes)
+      .strides(strides)
+      .deleter([elements = elements_](void*) {})
+      .options(elements_.options())
+      .target_device(elements_.device())
+      .make_tensor();
+}
+
+void GradientBucket::deposit(std::size_t slot, const NamedTensor& parameter) {
   const at::Tensor& view = views_[slot];
+  if (!device().is_cpu()) {
+    streams_.add_current(device());
+  }
   at::Tensor& gradient = parameter.tensor.mutable_grad();
   if (!gradient.defined()) {
     view.zero_();
@@ -132,17 +162,25 @@ void GradientBucket::deposit(std::size_t slot, const NamedTensor& parameter) con
 }
 
 void GradientBucket::launch(ProcessGroup& group, const ReduceBucketOptions& options) {
-  work_ = group.all_reduce_async(buffer_,
-                                 {.op = options.op, .timeout = options.timeout, .label = label_});
+  join_streams();
+  work_ = all_reduce_async(
+      group, elements_, {.op = options.op, .timeout = options.timeout, .label = label_});
+}
+
+void GradientBucket::join_streams() {
+  if (!device().is_cpu()) {
+    streams_.make_current_wait(device());
+  }
 }
 
 GradBucket GradientBucket::for_hook(std::size_t index,
                                     bool is_last,
                                     std::int64_t n_elems,
-                                    std::optional<std::chrono::milliseconds> timeout) const {
+                                    std::optional<std::chrono::milliseconds> timeout) {
+  join_streams();
   return GradBucket({.index = index,
                      .is_last = is_last,
-                     .buffer = as_tensor(buffer_, 0, {n_elems}, {1}),
+                     .buffer = elements(0, n_elems),
                      .gradients = dense_views_,
                      .parameters = dense_parameters_,
                      .label = label_,
@@ -150,7 +188,7 @@ GradBucket GradientBucket::for_hook(std::size_t index,
 }
 
 at::Tensor GradientBucket::elements(std::int64_t offset, std::int64_t n_elems) const {
-  return as_tensor(buffer_, offset, {n_elems}, {1});
+  return part(offset, {n_elems}, {1});
 }
 
 namespace {
@@ -205,11 +243,14 @@ BucketSet::BucketSet(ProcessGroup& group,
     }
   }
   flags_offset_ = plan.flags_offset;
-  flags_ = buckets_.back().elements(plan.flags_offset, kFlagBits);
+  // Flags on a device would have to be copied to the host in each pass.
+  flags_ = buckets_.back().device().is_cpu()
+               ? buckets_.back().elements(plan.flags_offset, kFlagBits)
+               : allocate_tensor(group, {kFlagBits});
   votes_ = buckets_.front().elements(plan.votes_offset, n_votes);
 }
 
-void BucketSet::deposit(std::size_t parameter) const {
+void BucketSet::deposit(std::size_t parameter) {
   buckets_[bucket_of_[parameter]].deposit(slot_of_[parameter], parameters_[parameter]);
 }
 
@@ -221,12 +262,12 @@ void BucketSet::launch(std::size_t bucket,
   if (is_last) {
     write_flags(flags_, flags);
   }
-  if (!hook) {
+  if (hook) {
+    launch_hook(bucket, hook, options.timeout);
+  } else {
     buckets_[bucket].launch(group_, options);
-    return;
   }
-  launch_hook(bucket, hook, options.timeout);
-  if (is_last) {
+  if (is_last && (hook || !buckets_[bucket].device().is_cpu())) {
     launch_flags(options.timeout);
   }
 }

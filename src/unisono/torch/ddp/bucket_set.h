@@ -11,13 +11,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "unisono/base/buffer.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 #include "unisono/torch/ddp/bucket_plan.h"
 #include "unisono/torch/ddp/comm_hook.h"
 #include "unisono/torch/ddp/pass_flags.h"
+#include "unisono/torch/device/device_stream.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
@@ -26,7 +26,7 @@ namespace unisono::ddp {
 /// GradientBucket. Thread-safe.
 class BucketMemory {
  public:
-  explicit BucketMemory(const Buffer& buffer);
+  explicit BucketMemory(const at::Tensor& elements);
   ~BucketMemory();
 
   BucketMemory(const BucketMemory&) = delete;
@@ -48,8 +48,8 @@ struct ReduceBucketOptions {
   std::optional<std::chrono::milliseconds> timeout;
 };
 
-/// Gradients that are reduced together: memory that the node's ranks share, and a view of the
-/// memory for each gradient.
+/// Gradients that are reduced together: memory, and a view of the memory for each gradient. The
+/// memory is on the device of the parameters; for parameters on the CPU the node's ranks share it.
 ///
 /// Owned by a BucketSet. Gradients that are views keep the memory alive after the bucket is
 /// destroyed. Not thread-safe.
@@ -70,7 +70,7 @@ class GradientBucket {
   /// undefined `.grad` stays undefined and contributes zeros. Not for sparse gradients.
   ///
   /// Throws Error(kInvalidArgument) if `.grad` is sparse or of another type, size or device.
-  void deposit(std::size_t slot, const NamedTensor& parameter) const;
+  void deposit(std::size_t slot, const NamedTensor& parameter);
 
   /// Starts an all_reduce of the bucket.
   void launch(ProcessGroup& group, const ReduceBucketOptions& options);
@@ -79,9 +79,9 @@ class GradientBucket {
   [[nodiscard]] GradBucket for_hook(std::size_t index,
                                     bool is_last,
                                     std::int64_t n_elems,
-                                    std::optional<std::chrono::milliseconds> timeout) const;
+                                    std::optional<std::chrono::milliseconds> timeout);
 
-  [[nodiscard]] std::int64_t n_elems() const { return buffer_.count; }
+  [[nodiscard]] std::int64_t n_elems() const { return elements_.numel(); }
 
   /// Waits for the all_reduce. Throws the error of the operation.
   void wait() const { work_.wait(); }
@@ -89,8 +89,16 @@ class GradientBucket {
   /// Returns `n_elems` of the bucket's elements, starting at `offset`.
   [[nodiscard]] at::Tensor elements(std::int64_t offset, std::int64_t n_elems) const;
 
+  [[nodiscard]] at::Device device() const { return elements_.device(); }
+
  private:
-  Buffer buffer_;
+  void join_streams();
+  [[nodiscard]] at::Tensor part(std::int64_t offset,
+                                at::IntArrayRef sizes,
+                                at::IntArrayRef strides) const;
+
+  at::Tensor elements_;  // [n_elems], contiguous
+  UsedStreams streams_;  // of the deposits; unused on the CPU
   std::unique_ptr<BucketMemory> memory_;
   std::vector<at::Tensor> views_;
   // Views and parameters without the sparse gradients:
@@ -127,7 +135,7 @@ class BucketSet {
   }
 
   /// Calls GradientBucket::deposit() for the parameter.
-  void deposit(std::size_t parameter) const;
+  void deposit(std::size_t parameter);
 
   /// Starts to reduce the bucket over the ranks, by the hook if there is one. The last one takes
   /// this rank's flags with it.
@@ -176,7 +184,7 @@ class BucketSet {
   std::int64_t flags_offset_ = 0;
   at::Tensor flags_;
   at::Tensor votes_;
-  Work flags_work_;  // with a hook; else the flags go with the last bucket
+  Work flags_work_;  // with a hook, or on a device; else the flags go with the last bucket
   std::vector<BucketWork> of_hook_;
 };
 

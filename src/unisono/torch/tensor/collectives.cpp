@@ -15,12 +15,12 @@ namespace unisono {
 namespace {
 
 // An undefined tensor becomes an empty buffer, for arguments that only the root passes.
-Buffer optional_payload(const at::Tensor& tensor) {
-  return tensor.defined() ? as_payload(tensor) : Buffer();
+Buffer optional_payload(const at::Tensor& tensor, Access access) {
+  return tensor.defined() ? as_payload(tensor, access) : Buffer();
 }
 
-Buffer optional_operand(const at::Tensor& tensor, const char* operation) {
-  return tensor.defined() ? as_operand(tensor, operation) : Buffer();
+Buffer optional_operand(const at::Tensor& tensor, const char* operation, Access access) {
+  return tensor.defined() ? as_operand(tensor, operation, access) : Buffer();
 }
 
 // The buffers of the tensors of one call.
@@ -28,13 +28,15 @@ class Buffers {
  public:
   // `operation` names a computing operation in errors; null for an operation that only moves
   // elements.
-  explicit Buffers(const TensorBlocks& tensors, const char* operation = nullptr)
+  explicit Buffers(const TensorBlocks& tensors,
+                   Access access,
+                   const char* operation = nullptr)
       : is_list_(tensors.is_list()) {
     for (const at::Tensor& tensor : tensors.tensors()) {
       const bool is_absent = !is_list_ && !tensor.defined();
       buffers_.push_back(is_absent              ? Buffer()
-                         : operation == nullptr ? as_payload(tensor)
-                                                : as_operand(tensor, operation));
+                         : operation == nullptr ? as_payload(tensor, access)
+                                                : as_operand(tensor, operation, access));
     }
   }
 
@@ -66,7 +68,7 @@ void reduce(ProcessGroup& group,
             const at::Tensor& out,
             const ReduceOptions& options) {
   const RandomPause pause;
-  group.reduce(optional_operand(in, "reduce"), optional_operand(out, "reduce"), options);
+  group.reduce(optional_operand(in, "reduce", Access::kRead), optional_operand(out, "reduce", Access::kWrite), options);
   note_write(out);
 }
 
@@ -76,7 +78,7 @@ Work reduce_async(ProcessGroup& group,
                   const ReduceOptions& options) {
   note_write(out);
   return group.reduce_async(
-      optional_operand(in, "reduce"), optional_operand(out, "reduce"), options);
+      optional_operand(in, "reduce", Access::kRead), optional_operand(out, "reduce", Access::kWrite), options);
 }
 
 void reduce_scatter(ProcessGroup& group,
@@ -85,7 +87,7 @@ void reduce_scatter(ProcessGroup& group,
                     const ReduceScatterOptions& options) {
   const RandomPause pause;
   group.reduce_scatter(
-      Buffers(in, "reduce_scatter").blocks(), optional_operand(out, "reduce_scatter"), options);
+      Buffers(in, Access::kRead, "reduce_scatter").blocks(), optional_operand(out, "reduce_scatter", Access::kWrite), options);
   note_write(out);
 }
 
@@ -95,7 +97,7 @@ Work reduce_scatter_async(ProcessGroup& group,
                           const ReduceScatterOptions& options) {
   note_write(out);
   return group.reduce_scatter_async(
-      Buffers(in, "reduce_scatter").blocks(), optional_operand(out, "reduce_scatter"), options);
+      Buffers(in, Access::kRead, "reduce_scatter").blocks(), optional_operand(out, "reduce_scatter", Access::kWrite), options);
 }
 
 void all_gather(ProcessGroup& group,
@@ -103,7 +105,7 @@ void all_gather(ProcessGroup& group,
                 const TensorBlocks& out,
                 const AllGatherOptions& options) {
   const RandomPause pause;
-  group.all_gather(optional_payload(in), Buffers(out).blocks(), options);
+  group.all_gather(optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
   note_write(out);
 }
 
@@ -112,7 +114,7 @@ Work all_gather_async(ProcessGroup& group,
                       const TensorBlocks& out,
                       const AllGatherOptions& options) {
   note_write(out);
-  return group.all_gather_async(optional_payload(in), Buffers(out).blocks(), options);
+  return group.all_gather_async(optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
 }
 
 void gather(ProcessGroup& group,
@@ -120,7 +122,7 @@ void gather(ProcessGroup& group,
             const TensorBlocks& out,
             const GatherOptions& options) {
   const RandomPause pause;
-  group.gather(optional_payload(in), Buffers(out).blocks(), options);
+  group.gather(optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
   note_write(out);
 }
 
@@ -129,7 +131,7 @@ Work gather_async(ProcessGroup& group,
                   const TensorBlocks& out,
                   const GatherOptions& options) {
   note_write(out);
-  return group.gather_async(optional_payload(in), Buffers(out).blocks(), options);
+  return group.gather_async(optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
 }
 
 void scatter(ProcessGroup& group,
@@ -137,7 +139,7 @@ void scatter(ProcessGroup& group,
              const at::Tensor& out,
              const ScatterOptions& options) {
   const RandomPause pause;
-  group.scatter(Buffers(in).blocks(), optional_payload(out), options);
+  group.scatter(Buffers(in, Access::kRead).blocks(), optional_payload(out, Access::kWrite), options);
   note_write(out);
 }
 
@@ -146,7 +148,7 @@ Work scatter_async(ProcessGroup& group,
                    const at::Tensor& out,
                    const ScatterOptions& options) {
   note_write(out);
-  return group.scatter_async(Buffers(in).blocks(), optional_payload(out), options);
+  return group.scatter_async(Buffers(in, Access::kRead).blocks(), optional_payload(out, Access::kWrite), options);
 }
 
 void all_to_all(ProcessGroup& group,
@@ -154,7 +156,7 @@ void all_to_all(ProcessGroup& group,
                 const TensorBlocks& out,
                 const AllToAllOptions& options) {
   const RandomPause pause;
-  group.all_to_all(Buffers(in).blocks(), Buffers(out).blocks(), options);
+  group.all_to_all(Buffers(in, Access::kRead).blocks(), Buffers(out, Access::kWrite).blocks(), options);
   note_write(out);
 }
 
@@ -163,21 +165,21 @@ Work all_to_all_async(ProcessGroup& group,
                       const TensorBlocks& out,
                       const AllToAllOptions& options) {
   note_write(out);
-  return group.all_to_all_async(Buffers(in).blocks(), Buffers(out).blocks(), options);
+  return group.all_to_all_async(Buffers(in, Access::kRead).blocks(), Buffers(out, Access::kWrite).blocks(), options);
 }
 
 void send(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
   const RandomPause pause;
-  group.send(as_payload(tensor), to, options);
+  group.send(as_payload(tensor, Access::kRead), to, options);
 }
 
 Work send_async(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
-  return group.send_async(as_payload(tensor), to, options);
+  return group.send_async(as_payload(tensor, Access::kRead), to, options);
 }
 
 int recv(ProcessGroup& group, const at::Tensor& tensor, int from, const RecvOptions& options) {
   const RandomPause pause;
-  const int source = group.recv(as_payload(tensor), from, options);
+  const int source = group.recv(as_payload(tensor, Access::kWrite), from, options);
   note_write(tensor);
   return source;
 }
@@ -187,7 +189,7 @@ Work recv_async(ProcessGroup& group,
                 int from,
                 const RecvOptions& options) {
   note_write(tensor);
-  return group.recv_async(as_payload(tensor), from, options);
+  return group.recv_async(as_payload(tensor, Access::kWrite), from, options);
 }
 
 namespace {
@@ -222,7 +224,7 @@ std::size_t part_size(std::span<const NamedTensor> tensors) {
 
 void pack(std::span<const NamedTensor> part, std::byte* to) {
   for (const NamedTensor& named : part) {
-    const at::Tensor source = named.tensor.contiguous();
+    const at::Tensor source = named.tensor.contiguous().cpu();
     std::memcpy(to, source.const_data_ptr(), source.nbytes());
     to += n_bytes(named);
   }

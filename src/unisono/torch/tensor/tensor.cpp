@@ -8,10 +8,10 @@
 #include <sstream>
 #include <utility>
 
-#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 
 #include "unisono/base/error.h"
+#include "unisono/torch/device/device_stream.h"
 #include "unisono/torch/tensor/random_state.h"
 
 namespace unisono {
@@ -67,11 +67,7 @@ DType payload_dtype_of(at::ScalarType type) {
   }
 }
 
-Buffer as_buffer(const at::Tensor& tensor, DType dtype) {
-  if (!tensor.device().is_cpu()) {
-    reject("tensor " + describe(tensor) + " is on " + tensor.device().str() +
-           "; this build works on CPU memory: pass tensor.cpu()");
-  }
+Buffer as_buffer(const at::Tensor& tensor, DType dtype, Access access) {
   if (tensor.is_conj() || tensor.is_neg()) {
     reject("tensor " + describe(tensor) +
            " is a lazy conjugate or negative: pass tensor.resolve_conj().resolve_neg()");
@@ -81,6 +77,9 @@ Buffer as_buffer(const at::Tensor& tensor, DType dtype) {
     text << "tensor " << describe(tensor) << " with strides " << tensor.strides()
          << " is not contiguous: pass tensor.contiguous()";
     reject(text.str());
+  }
+  if (!tensor.device().is_cpu()) {
+    return mirror_tensor(tensor, dtype, access);
   }
   return {.data = tensor.data_ptr(),
           .count = tensor.numel(),
@@ -126,22 +125,22 @@ std::string describe(const at::Tensor& tensor) {
   return text.str();
 }
 
-Buffer as_buffer(const at::Tensor& tensor) {
+Buffer as_buffer(const at::Tensor& tensor, Access access) {
   require_dense(tensor);
-  return as_buffer(tensor, dtype_of(tensor.scalar_type()));
+  return as_buffer(tensor, dtype_of(tensor.scalar_type()), access);
 }
 
-Buffer as_operand(const at::Tensor& tensor, const char* operation) {
+Buffer as_operand(const at::Tensor& tensor, const char* operation, Access access) {
   try {
-    return as_buffer(tensor);
+    return as_buffer(tensor, access);
   } catch (const Error& error) {
     throw Error(error.code(), std::string(operation) + ": " + error.what());
   }
 }
 
-Buffer as_payload(const at::Tensor& tensor) {
+Buffer as_payload(const at::Tensor& tensor, Access access) {
   require_dense(tensor);
-  return as_buffer(tensor, payload_dtype_of(tensor.scalar_type()));
+  return as_buffer(tensor, payload_dtype_of(tensor.scalar_type()), access);
 }
 
 void bump_version(const at::Tensor& written) {
@@ -161,7 +160,9 @@ void all_reduce(ProcessGroup& group,
                 const at::Tensor& out,
                 const AllReduceOptions& options) {
   const RandomPause pause;
-  group.all_reduce(as_operand(in, "all_reduce"), as_operand(out, "all_reduce"), options);
+  group.all_reduce(as_operand(in, "all_reduce", Access::kRead),
+                   as_operand(out, "all_reduce", Access::kWrite),
+                   options);
   bump_version(out);
 }
 
@@ -177,22 +178,30 @@ Work all_reduce_async(ProcessGroup& group,
                       const at::Tensor& in,
                       const at::Tensor& out,
                       const AllReduceOptions& options) {
-  const Buffer in_buffer = as_operand(in, "all_reduce");
-  const Buffer out_buffer = as_operand(out, "all_reduce");
+  const Buffer in_buffer = as_operand(in, "all_reduce", Access::kRead);
+  const Buffer out_buffer = as_operand(out, "all_reduce", Access::kWrite);
   bump_version(out);
   return group.all_reduce_async(in_buffer, out_buffer, options);
 }
 
+namespace {
+
+Access access_of_broadcast(const ProcessGroup& group, const BroadcastOptions& options) {
+  return options.root == group.rank() ? Access::kRead : Access::kWrite;
+}
+
+}  // namespace
+
 void broadcast(ProcessGroup& group, const at::Tensor& tensor, const BroadcastOptions& options) {
   const RandomPause pause;
-  group.broadcast(as_payload(tensor), options);
+  group.broadcast(as_payload(tensor, access_of_broadcast(group, options)), options);
   bump_version(tensor);
 }
 
 Work broadcast_async(ProcessGroup& group,
                      const at::Tensor& tensor,
                      const BroadcastOptions& options) {
-  const Buffer buffer = as_payload(tensor);
+  const Buffer buffer = as_payload(tensor, access_of_broadcast(group, options));
   bump_version(tensor);
   return group.broadcast_async(buffer, options);
 }
@@ -238,7 +247,7 @@ BatchTensors as_tensors(data::Batch batch) {
   const Buffer labels{.data = shared->labels().data(), .dtype = DType::kInt64, .owner = shared};
   BatchTensors tensors{.samples = as_tensor(samples, 0, sizes, contiguous_strides(sizes)),
                        .labels = as_tensor(labels, 0, {shared->size()}, {1})};
-  if (shared->pin_memory() && at::hasCUDA()) {
+  if (shared->pin_memory() && has_accelerator()) {
     return {.samples = tensors.samples.pin_memory(), .labels = tensors.labels.pin_memory()};
   }
   return tensors;

@@ -11,6 +11,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 #include "unisono/data/batch.h"
+#include "unisono/torch/device/tensor_mirror.h"
 
 namespace unisono {
 
@@ -24,20 +25,23 @@ namespace unisono {
 /// Returns type and sizes for messages: "f32[64, 1, 28, 28]".
 [[nodiscard]] std::string describe(const at::Tensor& tensor);
 
-/// Returns a buffer over the tensor's memory. The buffer keeps the memory alive.
+/// Returns a buffer over the tensor's memory, for an operation. The buffer keeps the memory alive.
+/// For a tensor on a device the buffer is for a single operation, which begins now: see
+/// mirror_tensor().
 ///
-/// Throws Error(kInvalidArgument), with a remedy, unless the tensor is dense, contiguous and in CPU
-/// memory.
-[[nodiscard]] Buffer as_buffer(const at::Tensor& tensor);
+/// Throws Error(kInvalidArgument), with a remedy, unless the tensor is dense and contiguous.
+[[nodiscard]] Buffer as_buffer(const at::Tensor& tensor, Access access = Access::kReadWrite);
 
 /// Like as_buffer(), for tensors that `operation` computes with. Errors begin with the name of the
 /// operation.
-[[nodiscard]] Buffer as_operand(const at::Tensor& tensor, const char* operation);
+[[nodiscard]] Buffer as_operand(const at::Tensor& tensor,
+                                const char* operation,
+                                Access access = Access::kReadWrite);
 
 /// Like as_buffer(), for operations that move elements without computing; accepts every type of
 /// LibTorch. Elements of a type that dtype_of() refuses are treated as bytes, or as numbers of the
 /// same width.
-[[nodiscard]] Buffer as_payload(const at::Tensor& tensor);
+[[nodiscard]] Buffer as_payload(const at::Tensor& tensor, Access access = Access::kReadWrite);
 
 /// Increases the tensor's version counter. Called when an operation writes, or is about to write,
 /// outside of autograd's control, so that autograd detects changes of saved tensors.
@@ -46,6 +50,10 @@ void bump_version(const at::Tensor& written);
 // ProcessGroup's operations on the elements of tensors. No gradient flows through. The Work of an
 // asynchronous operation keeps the tensors alive. Blocking operations release the thread's
 // RandomTurn while they wait.
+//
+// Tensors may be on a device. The operation is ordered behind the work that the calling thread has
+// passed to its current stream of the device, and Work::wait(), or the end of a blocking operation,
+// orders the waiting thread's later work on its current stream behind the operation.
 
 /// As ProcessGroup::all_reduce(), with the elements of tensors.
 void all_reduce(ProcessGroup& group,

@@ -287,7 +287,7 @@ class Receive : public std::enable_shared_from_this<Receive> {
     for (const at::Tensor& tensor : message_.tensors) {
       if (tensor.defined() && tensor.numel() > 0) {
         ++n_left_;
-        begin_part(as_buffer(tensor), &Receive::count_down);
+        begin_part(as_buffer(tensor, Access::kWrite), &Receive::count_down);
       }
     }
     count_down();
@@ -361,7 +361,7 @@ void Transfers::send(int to, const MessageLabel& label, const StageMessage& mess
     if (tensor.defined() && tensor.numel() > 0) {
       const auto held =
           std::make_shared<at::Tensor>(tensor.resolve_conj().resolve_neg().contiguous());
-      Buffer part = as_buffer(*held);
+      Buffer part = as_buffer(*held, Access::kRead);
       part.owner = held;
       begin(part, held);
     }
