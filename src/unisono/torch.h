@@ -17,6 +17,7 @@
 #include "unisono/torch/ddp/join.h"                          // IWYU pragma: export
 #include "unisono/torch/ddp/options.h"                       // IWYU pragma: export
 #include "unisono/torch/ddp/script_module.h"                 // IWYU pragma: export
+#include "unisono/torch/device/local_device.h"               // IWYU pragma: export
 #include "unisono/torch/nn/activation_checkpoint.h"          // IWYU pragma: export
 #include "unisono/torch/nn/data_parallel.h"                  // IWYU pragma: export
 #include "unisono/torch/nn/sync_batch_norm.h"                // IWYU pragma: export

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -78,6 +81,33 @@ template <class Items>
     }
   }
   return distinct;
+}
+
+/// Returns the tensors by device and type, in an order that does not depend on addresses. The order
+/// of tensors that are alike stays.
+[[nodiscard]] inline std::map<std::tuple<at::DeviceType, at::DeviceIndex, at::ScalarType>,
+                              std::vector<at::Tensor>>
+by_device_and_type(const std::vector<at::Tensor>& tensors) {
+  std::map<std::tuple<at::DeviceType, at::DeviceIndex, at::ScalarType>, std::vector<at::Tensor>>
+      groups;
+  for (const at::Tensor& tensor : tensors) {
+    groups[{tensor.device().type(), tensor.device().index(), tensor.scalar_type()}].push_back(
+        tensor);
+  }
+  return groups;
+}
+
+/// Returns the devices of the tensors, each once, without the CPU.
+[[nodiscard]] inline std::vector<at::Device> accelerators_of(
+    const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Device> devices;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined() && !tensor.is_cpu() &&
+        std::find(devices.begin(), devices.end(), tensor.device()) == devices.end()) {
+      devices.push_back(tensor.device());
+    }
+  }
+  return devices;
 }
 
 }  // namespace unisono
