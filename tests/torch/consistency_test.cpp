@@ -71,7 +71,7 @@ TEST(CheckConsistent, SparseTensorsAreRefused) {
   });
   EXPECT_THAT(messages,
               ::testing::ElementsAre("check_consistent: tensor 's' is sparse; only dense tensors "
-                                     "in CPU memory can be compared"));
+                                     "with elements can be compared"));
 }
 
 }  // namespace

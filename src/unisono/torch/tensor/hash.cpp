@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "unisono/base/error.h"
+#include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/tensor/agreement.h"
 #include "unisono/torch/tensor/tensor.h"
 
@@ -42,7 +43,7 @@ std::uint64_t hash_tensors(const std::vector<at::Tensor>& tensors) {
     const std::string description = describe(tensor);
     hash = hash_bytes(std::as_bytes(std::span(description)), hash);
     if (tensor.defined()) {
-      const at::Tensor elements = tensor.contiguous();
+      const at::Tensor elements = on_host(tensor).contiguous();
       const auto* const start = static_cast<const std::byte*>(elements.const_data_ptr());
       hash = hash_bytes(std::span(start, elements.nbytes()), hash);
     }
@@ -62,11 +63,11 @@ namespace {
 // Returns the reason why a tensor cannot be compared; an empty string if the tensor can be
 // compared.
 std::string problem_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || (tensor.layout() == at::kStrided && tensor.device().is_cpu())) {
+  if (!tensor.defined() || (tensor.layout() == at::kStrided && has_elements(tensor.device()))) {
     return {};
   }
-  return (tensor.device().is_cpu() ? "sparse" : "on " + tensor.device().str()) +
-         "; only dense tensors in CPU memory can be compared";
+  return (has_elements(tensor.device()) ? "sparse" : "on " + tensor.device().str()) +
+         "; only dense tensors with elements can be compared";
 }
 
 Property property_of(const NamedTensor& named) {

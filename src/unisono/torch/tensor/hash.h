@@ -33,8 +33,9 @@ namespace unisono {
 /// on another rank, with types, sizes and hashes on both. A collective operation: hashes all bytes
 /// and sends 16 bytes.
 ///
-/// Throws Error(kInvalidArgument) if all ranks have the same tensor that is not dense or not in CPU
-/// memory. If only some ranks have such a tensor, the result is kMismatch.
+/// Throws Error(kInvalidArgument) if all ranks have the same tensor that is not dense. If only some
+/// ranks have such a tensor, the result is kMismatch. Tensors on devices are copied to the host,
+/// each after the other, and may be compared with tensors in CPU memory.
 void check_consistent(ProcessGroup& group,
                       const std::vector<NamedTensor>& tensors,
                       const std::string& who = "check_consistent",
