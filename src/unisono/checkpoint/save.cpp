@@ -338,6 +338,9 @@ void Saver::copy(std::span<const TensorPart> parts, std::span<const TensorInfo> 
   parts_.assign(parts.begin(), parts.end());
   bytes_.resize(parts_.size());
   for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].snapshot != nullptr) {
+      continue;
+    }
     // Reuses the memory of the previous copy.
     bytes_[i].assign(parts_[i].bytes.begin(), parts_[i].bytes.end());
     parts_[i].bytes = bytes_[i];
@@ -360,6 +363,7 @@ void Saver::start(std::int64_t step) {
 void Saver::wait() {
   if (thread_.joinable()) {
     thread_.join();
+    parts_.clear();  // Frees the snapshots.
   }
   if (failure_) {
     std::rethrow_exception(std::exchange(failure_, nullptr));

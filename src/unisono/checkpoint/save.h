@@ -32,6 +32,9 @@ struct TensorPart {
   TensorInfo tensor;  ///< The whole tensor.
   Box box;
   std::span<const std::byte> bytes;
+  /// Memory of `bytes`, if it is a snapshot that no one changes: save_async() keeps the owner
+  /// instead of a copy.
+  std::shared_ptr<const void> snapshot = {};
 };
 
 /// Options of save_checkpoint().
@@ -96,7 +99,8 @@ class Saver {
                    std::span<const TensorPart> parts,
                    std::span<const TensorInfo> common = {});
 
-  /// Calls wait(), copies the parts and returns; the thread "uni-save" saves the copy.
+  /// Calls wait(), copies the parts that are no snapshots, and returns; the thread "uni-save" saves
+  /// the copy.
   ///
   /// Throws the errors of wait(). If a rank has no memory for the copy or cannot start the thread,
   /// the next call throws that error on all ranks.

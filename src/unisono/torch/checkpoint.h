@@ -83,7 +83,8 @@ namespace unisono {
 void load_module_state(torch::nn::Module& module, const TensorState& state);
 
 /// Returns the optimizer's options and the state of each parameter, under the parameters' names in
-/// the module: "state.fc.weight.momentum_buffer", "options.0.lr". All tensors are copies.
+/// the module: "state.fc.weight.momentum_buffer", "options.0.lr". All tensors are copies in CPU
+/// memory.
 ///
 /// Supports any optimizer of LibTorch or unisono::optim. Throws Error(kInvalidArgument) for a
 /// parameter that does not belong to the module, and for state that is neither a tensor nor a

@@ -1,6 +1,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -75,13 +76,15 @@ std::vector<std::vector<NamedParameter>> named_groups(const ::torch::optim::Opti
   return groups;
 }
 
-// Goes through memory, because an archive can be read only after it has been written.
-InputArchive reopened(const OutputArchive& archive) {
+// Goes through memory, because an archive can be read only after it has been written. Tensors
+// return to `device`, or to the devices that they were on.
+InputArchive reopened(const OutputArchive& archive,
+                      std::optional<at::Device> device = std::nullopt) {
   std::stringstream stream;
   const_cast<OutputArchive&>(archive).save_to(
       stream);  // save_to() is not const, but does not change the archive
   InputArchive read;
-  read.load_from(stream);
+  read.load_from(stream, device);
   return read;
 }
 
@@ -268,7 +271,7 @@ TensorState optimizer_state(const ::torch::optim::Optimizer& optimizer,
   const std::vector<std::vector<NamedParameter>> groups = named_groups(optimizer, parameters);
   OutputArchive written;
   optimizer.save(written);
-  InputArchive archive = reopened(written);
+  InputArchive archive = reopened(written, at::kCPU);
   InputArchive states;
   archive.read("state", states);
   InputArchive group_archives;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/safetensors.h"
+#include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
@@ -44,10 +46,11 @@ std::optional<ElementType> stored_type_of(at::ScalarType scalar) {
 }
 
 TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided || !has_elements(tensor.device())) {
     throw Error(ErrorCode::kInvalidArgument,
                 "checkpoint: tensor \"" + name +
-                    "\" must be dense and in CPU memory; pass tensor.to_dense() or tensor.cpu()");
+                    "\" must be dense and have elements; pass tensor.to_dense(), or a tensor on "
+                    "another device than \"meta\"");
   }
   TensorInfo info{.name = name, .dtype = {}, .shape = tensor.sizes().vec()};
   if (const std::optional<ElementType> type = stored_type_of(tensor.scalar_type())) {
@@ -70,8 +73,8 @@ TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
   }
 }
 
-// Returns the tensor as contiguous rows, as stored in files. Types that exist only in files are
-// copied as bytes.
+// Returns the tensor as contiguous rows, as stored in files, on its device. Types that exist only
+// in files are copied as bytes.
 at::Tensor packed(const at::Tensor& tensor) {
   if (stored_type_of(tensor.scalar_type())) {
     return tensor.detach().view(at::kByte).contiguous();
@@ -129,15 +132,21 @@ StateParts parts_of_rank(const TensorState& common,
   }
   const std::vector<std::optional<Box>> boxes =
       checkpoint::divide_evenly(state.common, rank, world_size);
+  HostCopies copies;
   const auto add = [&](const TensorInfo& info, const at::Tensor& tensor, const Box& box) {
-    at::Tensor rows = packed(tensor);
+    const bool is_cut = box.sizes != info.shape && tensor.size(0) == info.shape[0];
+    at::Tensor rows =
+        copies.add(packed(is_cut ? tensor.narrow(0, box.offsets[0], box.sizes[0]) : tensor));
     std::span<std::byte> bytes = bytes_of(rows);
-    if (box.sizes != info.shape) {
+    if (box.sizes != info.shape && !is_cut) {
       const std::size_t row_bytes = bytes.size() / static_cast<std::size_t>(info.shape[0]);
       bytes = bytes.subspan(static_cast<std::size_t>(box.offsets[0]) * row_bytes,
                             static_cast<std::size_t>(box.sizes[0]) * row_bytes);
     }
     state.parts.push_back({.tensor = info, .box = box, .bytes = bytes});
+    if (!tensor.is_cpu()) {
+      state.parts.back().snapshot = std::make_shared<at::Tensor>(rows);
+    }
     state.tensors.push_back(std::move(rows));
   };
   std::size_t index = 0;
@@ -151,6 +160,7 @@ StateParts parts_of_rank(const TensorState& common,
     const TensorInfo info = info_of(name, tensor);
     add(info, tensor, checkpoint::whole_box(info.shape));
   }
+  copies.wait();
   return state;
 }
 
@@ -179,7 +189,7 @@ bool is_bit_equal(const at::Tensor& one, const at::Tensor& other) {
   const auto bytes = [](const at::Tensor& tensor) {
     return tensor.contiguous().flatten().view(at::kByte);
   };
-  return at::equal(bytes(one), bytes(other));
+  return at::equal(bytes(one), bytes(other.to(one.device())));
 }
 
 at::Tensor number_tensor(std::int64_t number) {
@@ -201,11 +211,13 @@ double real_in(const TensorState& state, const std::string& name) {
 void save_state(const std::string& path, const TensorState& state) {
   std::vector<at::Tensor> kept;
   std::vector<checkpoint::TensorBytes> tensors;
+  HostCopies copies;
   for (const auto& [name, tensor] : state) {
     const TensorInfo info = info_of(name, tensor);
-    kept.push_back(packed(tensor));
+    kept.push_back(copies.add(packed(tensor)));
     tensors.push_back({.info = info, .bytes = bytes_of(kept.back())});
   }
+  copies.wait();
   checkpoint::write_safetensors(path, tensors, {{"format", "pt"}});
 }
 

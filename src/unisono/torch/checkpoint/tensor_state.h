@@ -41,7 +41,7 @@ void add_state(TensorState& into, const std::string& prefix, const TensorState& 
 /// Writes whole tensors to one safetensors file, which appears complete or not at all and which
 /// Python loads by safetensors.torch.load_file(). Supports torch's 8-bit and 4-bit floats. Throws
 /// the errors of checkpoint::write_safetensors(), and Error(kInvalidArgument) for tensors that are
-/// sparse, quantized or not in CPU memory.
+/// sparse, quantized or on LibTorch's device "meta".
 void save_state(const std::string& path, const TensorState& state);
 
 /// Reads all tensors of any input of checkpoint::Reader: a file, the folder of one checkpoint, or a
@@ -62,7 +62,9 @@ void save_state(const std::string& path, const TensorState& state);
                                    const checkpoint::Box& box);
 
 /// This rank's argument of checkpoint::save_checkpoint() or Saver. The bytes of the parts belong to
-/// `tensors`, which share the memory of the given tensors if that memory is contiguous.
+/// `tensors`, which share the memory of the given tensors if that memory is contiguous and on the
+/// CPU. Of tensors on devices they are snapshots in page-locked memory, which save_async() does not
+/// copy again: the training waits for the copy from the device only.
 struct StateParts {
   std::vector<checkpoint::TensorPart> parts;
   std::vector<checkpoint::TensorInfo> common;  ///< Used to detect ranks with different tensors.
