@@ -20,7 +20,8 @@ namespace unisono::optim {
 /// Common base of optimizers with steps that treat each parameter separately. `Options` belong to a
 /// group, `State` to a parameter. Not thread-safe, like LibTorch's optimizers.
 ///
-/// step() throws c10::Error for a gradient that is sparse or not in CPU memory.
+/// Parameters in CPU memory are stepped one by one; parameters on a device together, without a wait
+/// of the host. step() throws c10::Error for a gradient that is sparse.
 template <class Options, class State>
 class ParameterwiseOptimizer : public ::torch::optim::Optimizer {
  public:
@@ -40,7 +41,13 @@ class ParameterwiseOptimizer : public ::torch::optim::Optimizer {
                               const Options& options,
                               State& state) = 0;
 
+  /// Makes a step of parameters on one device and of one type. `states` belong to the parameters.
+  virtual void step_on_device(const std::vector<at::Tensor>& parameters,
+                              const Options& options,
+                              const std::vector<State*>& states) = 0;
+
  private:
+  void step_all_on_devices(const std::vector<at::Tensor>& parameters, const Options& options);
   State& state_of(const at::Tensor& parameter);
 };
 
@@ -118,6 +125,9 @@ class Adadelta : public ParameterwiseOptimizer<AdadeltaOptions, AdadeltaParamSta
   void step_parameter(const at::Tensor& parameter,
                       const AdadeltaOptions& options,
                       AdadeltaParamState& state) override;
+  void step_on_device(const std::vector<at::Tensor>& parameters,
+                      const AdadeltaOptions& options,
+                      const std::vector<AdadeltaParamState*>& states) override;
 };
 
 /// Options of an optimizer. Names and defaults follow PyTorch: `lr` is the learning rate, `betas`
@@ -159,6 +169,9 @@ class AdamW : public ParameterwiseOptimizer<AdamWOptions, Moments> {
   void step_parameter(const at::Tensor& parameter,
                       const AdamWOptions& options,
                       Moments& state) override;
+  void step_on_device(const std::vector<at::Tensor>& parameters,
+                      const AdamWOptions& options,
+                      const std::vector<Moments*>& states) override;
 };
 
 /// Options of Lamb. Names follow AdamWOptions; defaults follow the paper: `lr` is the learning
@@ -201,6 +214,9 @@ class Lamb : public ParameterwiseOptimizer<LambOptions, Moments> {
   void step_parameter(const at::Tensor& parameter,
                       const LambOptions& options,
                       Moments& state) override;
+  void step_on_device(const std::vector<at::Tensor>& parameters,
+                      const LambOptions& options,
+                      const std::vector<Moments*>& states) override;
 };
 
 /// Options of Lars. Names follow torch::optim::SGDOptions: `lr` is the learning rate, and
@@ -253,6 +269,9 @@ class Lars : public ParameterwiseOptimizer<LarsOptions, LarsParamState> {
   void step_parameter(const at::Tensor& parameter,
                       const LarsOptions& options,
                       LarsParamState& state) override;
+  void step_on_device(const std::vector<at::Tensor>& parameters,
+                      const LarsOptions& options,
+                      const std::vector<LarsParamState*>& states) override;
 };
 
 }  // namespace unisono::optim

@@ -112,15 +112,17 @@ void OverlappedSteps::share(const std::vector<at::Tensor>& parameters,
   }
   Sent sent{.root = root,
             .parameters = parameters,
-            .values = at::empty({count_elements(parameters)}, parameters.front().scalar_type()),
+            .values = at::empty({count_elements(parameters)},
+                                parameters.front().options().requires_grad(false)),
             .work = {}};
   if (root == group_->rank()) {
     for_each_place(parameters, sent.values, [](const at::Tensor& tensor, const at::Tensor& place) {
       place.copy_(tensor);
     });
   }
-  sent.work = group_->broadcast_async(
-      as_buffer(sent.values),
+  sent.work = broadcast_async(
+      *group_,
+      sent.values,
       {.root = root,
        .timeout = bucket.timeout(),
        .label = "values of rank " + std::to_string(root) + " in " + bucket.label()});
