@@ -1,12 +1,15 @@
 #include "unisono/torch/amp/amp.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/full.h>
@@ -20,16 +23,45 @@
 
 namespace unisono {
 
-Autocast::Autocast(c10::ScalarType type, bool is_enabled)
-    : was_enabled_(at::autocast::is_autocast_enabled(at::kCPU)),
-      previous_type_(at::autocast::get_autocast_dtype(at::kCPU)) {
-  if (type != at::kBFloat16 && type != at::kHalf) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        std::string("Autocast: CPUs compute in BFloat16 or Half, not in ") + c10::toString(type));
+AutocastState::AutocastState() {
+  for (const auto& device : {std::optional(at::kCPU), at::getAccelerator()}) {
+    if (device && at::autocast::is_autocast_available(*device)) {
+      devices_.push_back({.device = *device,
+                          .is_enabled = at::autocast::is_autocast_enabled(*device),
+                          .type = at::autocast::get_autocast_dtype(*device)});
+    }
   }
-  at::autocast::set_autocast_enabled(at::kCPU, is_enabled);
-  at::autocast::set_autocast_dtype(at::kCPU, type);
+}
+
+AutocastState::AutocastState(c10::ScalarType type, bool is_enabled) : AutocastState() {
+  for (OfDevice& of : devices_) {
+    of.type = type;
+    of.is_enabled = is_enabled;
+  }
+}
+
+void AutocastState::set() const {
+  for (const OfDevice& of : devices_) {
+    at::autocast::set_autocast_enabled(of.device, of.is_enabled);
+    at::autocast::set_autocast_dtype(of.device, of.type);
+  }
+}
+
+bool AutocastState::is_enabled() const {
+  return std::ranges::any_of(devices_, [](const OfDevice& of) { return of.is_enabled; });
+}
+
+Autocast::Autocast(c10::ScalarType type, bool is_enabled)
+    : Autocast(AutocastState(type, is_enabled)) {
+  if (type != at::kBFloat16 && type != at::kHalf) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string("Autocast: devices compute in BFloat16 or Half, not in ") +
+                    c10::toString(type));
+  }
+}
+
+Autocast::Autocast(const AutocastState& state) {
+  state.set();
   at::autocast::increment_nesting();
 }
 
@@ -39,8 +71,7 @@ Autocast::~Autocast() {
   if (at::autocast::decrement_nesting() == 0) {
     at::autocast::clear_cache();
   }
-  at::autocast::set_autocast_enabled(at::kCPU, was_enabled_);
-  at::autocast::set_autocast_dtype(at::kCPU, previous_type_);
+  previous_.set();
 }
 
 namespace {
@@ -60,17 +91,34 @@ void check_gradient(const at::Tensor& gradient) {
 
 // Returns true if a gradient was infinite or NaN.
 bool unscale_gradients(torch::optim::Optimizer& optimizer, double inverse_scale) {
-  at::Tensor found = at::zeros({1}, at::kFloat);
-  const at::Tensor factor = at::full({1}, inverse_scale, at::kFloat);
+  std::vector<at::Tensor> gradients;
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : distinct_tensors(group.params())) {
       if (parameter.grad().defined()) {
         check_gradient(parameter.grad());
-        at::_amp_foreach_non_finite_check_and_unscale_({parameter.grad()}, found, factor);
+        gradients.push_back(parameter.grad());
       }
     }
   }
-  return found.item<float>() != 0;
+  at::Tensor found = at::zeros({1}, at::kFloat);
+  std::vector<at::Tensor> found_on_devices;
+  for (const auto& [kind, alike] : by_device_and_type(gradients)) {
+    const at::TensorOptions options = alike.front().options().dtype(at::kFloat);
+    const at::Tensor factor = at::full({1}, inverse_scale, options);
+    at::Tensor of_device = alike.front().is_cpu() ? found : at::zeros({1}, options);
+    at::_amp_foreach_non_finite_check_and_unscale_(alike, of_device, factor);
+    if (!alike.front().is_cpu()) {
+      found_on_devices.push_back(of_device);
+    }
+  }
+  // The sums on one device leave a single wait of the host.
+  for (std::size_t i = 1; i < found_on_devices.size(); ++i) {
+    found_on_devices.front().add_(
+        found_on_devices[i].to(found_on_devices.front().device(), /*non_blocking=*/true));
+  }
+  const bool is_found_on_device =
+      !found_on_devices.empty() && found_on_devices.front().item<float>() != 0;
+  return is_found_on_device || found.item<float>() != 0;
 }
 
 }  // namespace

@@ -3,19 +3,47 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
 #include "unisono/comm/process_group.h"
 
 namespace unisono {
 
-/// RAII guard of mixed precision on this thread, like Python's torch.autocast for CPUs: LibTorch
-/// computes operations that tolerate lower precision (matrix products, convolutions) in `type`, and
-/// operations that do not (losses, norms) in 32 bits. Parameters, gradients and the reduction of
-/// gradients keep their types. Guards nest; a guard with `is_enabled` false excludes a part.
+/// State of mixed precision of a thread, for the CPU and for the accelerator of this process, if it
+/// has one.
+class AutocastState {
+ public:
+  /// The state that the calling thread has now.
+  AutocastState();
+
+  /// The state with these values for all devices.
+  AutocastState(c10::ScalarType type, bool is_enabled);
+
+  /// Makes this state the calling thread's.
+  void set() const;
+
+  /// Returns true if any device computes in mixed precision.
+  [[nodiscard]] bool is_enabled() const;
+
+ private:
+  struct OfDevice {
+    c10::DeviceType device;
+    bool is_enabled;
+    c10::ScalarType type;
+  };
+
+  std::vector<OfDevice> devices_;
+};
+
+/// RAII guard of mixed precision on this thread, like Python's torch.autocast for the CPU and the
+/// accelerator together: LibTorch computes operations that tolerate lower precision (matrix
+/// products, convolutions) in `type`, and operations that do not (losses, norms) in 32 bits.
+/// Parameters, gradients and the reduction of gradients keep their types. Guards nest; a guard with
+/// `is_enabled` false excludes a part.
 ///
 ///     {
 ///       const unisono::Autocast autocast;
@@ -28,6 +56,9 @@ class Autocast {
  public:
   /// Throws Error(kInvalidArgument) unless `type` is kBFloat16 or kHalf.
   explicit Autocast(c10::ScalarType type = c10::ScalarType::BFloat16, bool is_enabled = true);
+
+  /// Sets a state that the thread, or another thread, had before.
+  explicit Autocast(const AutocastState& state);
   ~Autocast();
 
   Autocast(const Autocast&) = delete;
@@ -36,8 +67,7 @@ class Autocast {
   Autocast& operator=(Autocast&&) = delete;
 
  private:
-  bool was_enabled_;
-  c10::ScalarType previous_type_;
+  AutocastState previous_;
 };
 
 }  // namespace unisono
@@ -74,7 +104,9 @@ struct GradScalerOptions {
 ///
 /// With a group, the ranks agree on the skipped steps: an overflow on one rank suffices. Gradients
 /// that DistributedDataParallel has averaged overflow on all ranks anyway; local gradients need the
-/// group. The object holds the group and refers to optimizers between updates. Not thread-safe.
+/// group. The object holds the group and refers to optimizers between updates. Gradients on devices
+/// are unscaled and examined there; the host waits once per optimizer and step, for the outcome.
+/// Not thread-safe.
 class GradScaler {
  public:
   /// Throws Error(kInvalidArgument) for unusable options.
