@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
@@ -13,6 +12,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/torch/amp/amp.h"
+#include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/random_state.h"
 
 namespace unisono::nn {
@@ -31,10 +31,7 @@ bool can_have_gradient(at::ScalarType type) {
 class Recompute : public autograd::Node {
  public:
   Recompute(Forward forward, const Tensors& inputs)
-      : forward_(std::move(forward)),
-        random_state_(random_state()),
-        has_autocast_(at::autocast::is_autocast_enabled(at::kCPU)),
-        autocast_type_(at::autocast::get_autocast_dtype(at::kCPU)) {
+      : forward_(std::move(forward)), devices_(accelerators_of(inputs)), random_states_(devices_) {
     for (const at::Tensor& input : inputs) {
       inputs_.emplace_back(input, /*is_output=*/false);
       needs_gradient_.push_back(input.defined() && input.requires_grad());
@@ -97,20 +94,20 @@ class Recompute : public autograd::Node {
 
   [[nodiscard]] Tensors run_again(const Tensors& inputs) const {
     const c10::AutoGradMode with_gradients(true);
-    const RandomTurn turn;
-    const KeptRandomState kept;
-    set_random_state(random_state_);
-    if (has_autocast_ || at::autocast::is_autocast_enabled(at::kCPU)) {
-      const Autocast autocast(autocast_type_, has_autocast_);
+    const RandomTurn turn(devices_);
+    const KeptRandomState kept(devices_);
+    random_states_.restore();
+    if (autocast_.is_enabled() || AutocastState().is_enabled()) {
+      const Autocast autocast(autocast_);
       return forward_(inputs);
     }
     return forward_(inputs);
   }
 
   Forward forward_;
-  at::Tensor random_state_;
-  bool has_autocast_;
-  at::ScalarType autocast_type_;
+  RandomDevices devices_;
+  RandomStates random_states_;
+  AutocastState autocast_;
   std::vector<autograd::SavedVariable> inputs_;
   std::vector<bool> needs_gradient_;
 };

@@ -20,9 +20,10 @@ enum class CheckpointMode : std::uint8_t {
 
 /// Returns `forward(inputs)` and keeps only the inputs: backward calls `forward` again, with the
 /// same random numbers and the same autocast state. This saves memory and costs another forward
-/// pass. The random numbers come from the default generator, which is global to the process: if
-/// another thread draws numbers without a RandomTurn (the training of another model, for example),
-/// the numbers may differ.
+/// pass. The random numbers come from the default generators of the CPU and of the devices of
+/// `inputs`, which are global to the process: if another thread draws numbers without a RandomTurn
+/// (the training of another model, for example), the numbers may differ. The same holds for numbers
+/// that `forward` draws on a device without an input.
 ///
 /// Other tensors that `forward` uses, such as parameters, must live until backward and must not
 /// change before. `forward` must behave equally in both runs; modules that count calls (running

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,6 +12,8 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -20,6 +23,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/error_text.h"
+#include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/nn/replica_threads.h"
 
 namespace unisono::nn {
@@ -94,6 +98,35 @@ at::Tensor sum_of(std::span<const at::Tensor> parts) {
   return left.defined() ? left : right;
 }
 
+// Returns the device of the module's tensors; the CPU for a module without tensors.
+at::Device device_of(const ::torch::nn::Module& module) {
+  Tensors tensors = module.parameters();
+  const Tensors buffers = module.buffers();
+  tensors.insert(tensors.end(), buffers.begin(), buffers.end());
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.device() != tensors.front().device()) {
+      reject("the module is on several devices (" + tensors.front().device().str() + ", " +
+             tensor.device().str() + "); move it to one by module.to(device)");
+    }
+  }
+  return tensors.empty() ? at::Device(at::kCPU) : tensors.front().device();
+}
+
+void check_devices(at::Device first, const DataParallelOptions& options) {
+  const auto n_devices = static_cast<int>(options.devices.size());
+  if (options.n_replicas != 0 && options.n_replicas != n_devices) {
+    reject("n_replicas is " + std::to_string(options.n_replicas) + ", but there are " +
+           std::to_string(n_devices) + " devices; leave n_replicas out");
+  }
+  for (const at::Device& device : options.devices) {
+    if (device.type() != first.type() || options.devices.front() != first) {
+      reject("devices has " + (device.type() != first.type() ? device : options.devices[0]).str() +
+             ", but the module is on " + first.str() +
+             "; devices are of one kind, and the first is the module's");
+    }
+  }
+}
+
 }  // namespace
 
 // State of a forward pass, kept as long as a backward pass may follow.
@@ -105,6 +138,7 @@ struct ReplicaSet::Pass {
   };
 
   std::shared_ptr<ReplicaThreads> threads;
+  std::vector<at::Device> devices;  // Of the replicas.
   std::int64_t dim;
   std::vector<Part> parts;
 
@@ -129,6 +163,9 @@ class ReplicaSet::Backward : public autograd::Node {
  public:
   Backward(std::shared_ptr<const Pass> pass, const Tensors& inputs, const Tensors& parameters)
       : pass_(std::move(pass)), n_inputs_(inputs.size()), n_parameters_(parameters.size()) {
+    for (const at::Tensor& input : inputs) {
+      input_devices_.push_back(input.device());
+    }
     for (const Tensors* const tensors : {&inputs, &parameters}) {
       for (const at::Tensor& tensor : *tensors) {
         add_next_edge(tensor.requires_grad() ? autograd::impl::gradient_edge(tensor)
@@ -147,8 +184,15 @@ class ReplicaSet::Backward : public autograd::Node {
       reject("backward() for the second time; the first one needs retain_graph");
     }
     const bool keeps_graph = autograd::get_current_graph_task_keep_graph();
-    pass_->threads->run(pass_->parts.size(),
-                        [&](std::size_t part) { run_part(part, gradients, keeps_graph); });
+    std::vector<Roots> roots(pass_->parts.size());
+    for (std::size_t part = 0; part < roots.size(); ++part) {
+      roots[part] = prepare_part(part, gradients);
+    }
+    if (pass_->devices.front().is_cpu()) {
+      pass_->threads->run(roots.size(), [&](std::size_t part) { run(roots[part], keeps_graph); });
+    } else {
+      run(joined(roots), keeps_graph);
+    }
     autograd::variable_list result;
     for (std::size_t i = 0; i < n_inputs_; ++i) {
       result.push_back(input_gradient(i));
@@ -156,7 +200,8 @@ class ReplicaSet::Backward : public autograd::Node {
     for (std::size_t i = 0; i < n_parameters_; ++i) {
       Tensors of_parts;
       for (const Pass::Part& part : pass_->parts) {
-        of_parts.push_back(std::exchange(part.parameters[i].mutable_grad(), {}));
+        const at::Tensor gradient = std::exchange(part.parameters[i].mutable_grad(), {});
+        of_parts.push_back(gradient.defined() ? gradient.to(pass_->devices.front()) : gradient);
       }
       result.push_back(sum_of(of_parts));
     }
@@ -164,23 +209,44 @@ class ReplicaSet::Backward : public autograd::Node {
   }
 
  private:
-  void run_part(std::size_t index, const Tensors& gradients, bool keeps_graph) const {
+  // The outputs of a part that need gradients, and the gradients.
+  struct Roots {
+    Tensors outputs;
+    Tensors gradients;
+  };
+
+  [[nodiscard]] Roots prepare_part(std::size_t index, const Tensors& gradients) const {
     const Pass::Part& part = pass_->parts[index];
     for (const Tensors* const leaves : {&part.inputs, &part.parameters}) {
       for (const at::Tensor& leaf : *leaves) {
         leaf.mutable_grad().reset();
       }
     }
-    Tensors roots;
-    Tensors of_roots;
+    Roots roots;
     for (std::size_t i = 0; i < part.outputs.size(); ++i) {
       if (part.outputs[i].requires_grad() && gradients[i].defined()) {
-        roots.push_back(part.outputs[i]);
-        of_roots.push_back(pass_->part_of(gradients[i], index, i));
+        roots.outputs.push_back(part.outputs[i]);
+        roots.gradients.push_back(
+            pass_->part_of(gradients[i], index, i).to(part.outputs[i].device()));
       }
     }
-    if (!roots.empty()) {
-      autograd::backward(roots, of_roots, keeps_graph);
+    return roots;
+  }
+
+  // Devices compute at the same time in one backward pass. Passes on several threads would wait for
+  // the device's thread of LibTorch, which runs this node.
+  static Roots joined(const std::vector<Roots>& of_parts) {
+    Roots all;
+    for (const Roots& roots : of_parts) {
+      all.outputs.insert(all.outputs.end(), roots.outputs.begin(), roots.outputs.end());
+      all.gradients.insert(all.gradients.end(), roots.gradients.begin(), roots.gradients.end());
+    }
+    return all;
+  }
+
+  static void run(const Roots& roots, bool keeps_graph) {
+    if (!roots.outputs.empty()) {
+      autograd::backward(roots.outputs, roots.gradients, keeps_graph);
     }
   }
 
@@ -190,7 +256,8 @@ class ReplicaSet::Backward : public autograd::Node {
     for (const Pass::Part& part : pass_->parts) {
       const at::Tensor& gradient = part.inputs[i].grad();
       is_any_defined = is_any_defined || gradient.defined();
-      of_parts.push_back(gradient.defined() ? gradient : at::zeros_like(part.inputs[i]));
+      of_parts.push_back(
+          (gradient.defined() ? gradient : at::zeros_like(part.inputs[i])).to(input_devices_[i]));
     }
     return is_any_defined ? at::cat(of_parts, pass_->dim) : at::Tensor();
   }
@@ -198,20 +265,42 @@ class ReplicaSet::Backward : public autograd::Node {
   std::shared_ptr<const Pass> pass_;
   std::size_t n_inputs_;
   std::size_t n_parameters_;
+  std::vector<at::Device> input_devices_;
 };
 
-std::size_t ReplicaSet::n_replicas(const DataParallelOptions& options) {
+std::vector<at::Device> ReplicaSet::devices_of(const ::torch::nn::Module& module,
+                                               const DataParallelOptions& options) {
   constexpr int kMost = 1024;
   if (options.n_replicas < 0 || options.n_replicas > kMost) {
     reject("n_replicas is " + std::to_string(options.n_replicas) + "; it must be from 1 to " +
            std::to_string(kMost) + ", or 0: one for each compute thread");
   }
-  return static_cast<std::size_t>(options.n_replicas > 0 ? options.n_replicas
-                                                         : at::get_num_threads());
+  const at::Device first = device_of(module);
+  if (!options.devices.empty()) {
+    check_devices(first, options);
+    return options.devices;
+  }
+  const int n_devices =
+      first.is_cpu() ? 1 : c10::impl::VirtualGuardImpl(first.type()).deviceCount();
+  const int by_default = first.is_cpu() ? at::get_num_threads() : n_devices;
+  std::vector<at::Device> devices;
+  for (int i = 0; i < (options.n_replicas > 0 ? options.n_replicas : by_default); ++i) {
+    devices.emplace_back(first.type(),
+                         first.is_cpu()
+                             ? at::DeviceIndex{-1}
+                             : static_cast<at::DeviceIndex>((first.index() + i) % n_devices));
+  }
+  return devices;
 }
 
-ReplicaSet::ReplicaSet(ModulePointer module, Modules replicas, std::int64_t dim)
-    : module_(std::move(module)), replicas_(std::move(replicas)), dim_(dim) {
+ReplicaSet::ReplicaSet(ModulePointer module,
+                       Modules replicas,
+                       std::vector<at::Device> devices,
+                       std::int64_t dim)
+    : module_(std::move(module)),
+      replicas_(std::move(replicas)),
+      devices_(std::move(devices)),
+      dim_(dim) {
   for (const ModulePointer& replica : replicas_) {
     if (replica == nullptr) {
       reject("a replica is null");
@@ -221,6 +310,9 @@ ReplicaSet::ReplicaSet(ModulePointer module, Modules replicas, std::int64_t dim)
     }
     check_alike(module_->named_parameters(), replica->named_parameters(), "parameter");
     check_alike(module_->named_buffers(), replica->named_buffers(), "buffer");
+  }
+  for (std::size_t i = 0; i < replicas_.size() && is_on_devices(); ++i) {
+    replicas_[i]->to(devices_[i]);
   }
   threads_ = std::make_shared<ReplicaThreads>(replicas_.size());
 }
@@ -241,13 +333,7 @@ void ReplicaSet::follow_module() {
         own_modules[m]->train(modules[m]->is_training());
       }
     }
-    Tensors own = replicas_[i]->parameters();
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      if (!own[p].is_alias_of(parameters[p]) || own[p].strides() != parameters[p].strides()) {
-        own[p].set_data(parameters[p].detach());
-      }
-      own[p].set_requires_grad(parameters[p].requires_grad());
-    }
+    follow_parameters(i, parameters);
     Tensors own_buffers = replicas_[i]->buffers();
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       // Replica 0 writes into the module's buffers.
@@ -257,6 +343,18 @@ void ReplicaSet::follow_module() {
         own_buffers[b].set_data(buffers[b]);
       }
     }
+  }
+}
+
+// A replica on another device gets new memory, so that the graph of an earlier pass keeps its
+// values.
+void ReplicaSet::follow_parameters(std::size_t replica, const Tensors& parameters) const {
+  Tensors own = replicas_[replica]->parameters();
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (!own[p].is_alias_of(parameters[p]) || own[p].strides() != parameters[p].strides()) {
+      own[p].set_data(parameters[p].detach().to(devices_[replica], /*non_blocking=*/true));
+    }
+    own[p].set_requires_grad(parameters[p].requires_grad());
   }
 }
 
@@ -291,7 +389,13 @@ std::vector<Tensors> ReplicaSet::scatter(const Tensors& inputs) const {
 }
 
 void ReplicaSet::run_forward(Pass& pass, const Forward& forward) {
+  // The threads continue on the streams of this thread.
+  std::vector<std::optional<c10::Stream>> streams(pass.parts.size());
+  for (std::size_t part = 0; part < streams.size() && is_on_devices(); ++part) {
+    streams[part] = current_stream(devices_[part]);
+  }
   threads_->run(pass.parts.size(), [&](std::size_t part) {
+    const c10::OptionalStreamGuard on_stream(streams[part]);
     pass.parts[part].outputs = forward(part, pass.parts[part].inputs);
   });
   const Tensors& first = pass.parts.front().outputs;
@@ -315,7 +419,7 @@ Tensors ReplicaSet::gather(const Pass& pass) const {
   for (std::size_t i = 0; i < pass.parts.front().outputs.size(); ++i) {
     Tensors of_parts;
     for (const Pass::Part& part : pass.parts) {
-      of_parts.push_back(part.outputs[i].detach());
+      of_parts.push_back(part.outputs[i].detach().to(devices_.front()));
     }
     result.push_back(of_parts.front().dim() == 0 ? at::stack(of_parts) : at::cat(of_parts, dim_));
   }
@@ -327,13 +431,18 @@ Tensors ReplicaSet::run(const Tensors& inputs, const Forward& forward) {
   const bool has_gradients = c10::GradMode::is_enabled();
   auto pass = std::make_shared<Pass>();
   pass->threads = threads_;
+  pass->devices = devices_;
   pass->dim = dim_;
   for (const Tensors& part : scatter(inputs)) {
+    const std::size_t replica = pass->parts.size();
     pass->parts.push_back(
-        {.inputs = {}, .outputs = {}, .parameters = replicas_[pass->parts.size()]->parameters()});
+        {.inputs = {}, .outputs = {}, .parameters = replicas_[replica]->parameters()});
     for (std::size_t i = 0; i < part.size(); ++i) {
       pass->parts.back().inputs.push_back(
-          part[i].detach().set_requires_grad(has_gradients && inputs[i].requires_grad()));
+          part[i]
+              .detach()
+              .to(devices_[replica], /*non_blocking=*/true)
+              .set_requires_grad(has_gradients && inputs[i].requires_grad()));
     }
   }
   run_forward(*pass, forward);

@@ -23,10 +23,15 @@ namespace unisono::nn {
 
 /// Names and defaults follow PyTorch where possible.
 struct DataParallelOptions {
-  /// Largest number of parts of a batch; 0: the number of compute threads.
+  /// Largest number of parts of a batch; 0: the number of compute threads, or, for a module on an
+  /// accelerator, the number of devices of the kind.
   int n_replicas = 0;
   /// Dimension along which batches are cut and results are joined.
   std::int64_t dim = 0;
+  /// Device of each replica, the module's device first. By default, replicas of a module on an
+  /// accelerator are on the module's device and the next devices of the kind; replicas of a module
+  /// on the CPU are on the CPU.
+  std::vector<at::Device> devices = {};
 };
 
 class ReplicaThreads;
@@ -44,13 +49,18 @@ class ReplicaSet {
   /// Returns the tensors in the result.
   using Forward = std::function<Tensors(std::size_t replica, const Tensors& inputs)>;
 
-  /// Returns the number of replicas that the options request. Throws Error(kInvalidArgument) for a
-  /// number out of range.
-  static std::size_t n_replicas(const DataParallelOptions& options);
+  /// Returns the device of each replica that the options request. Throws Error(kInvalidArgument)
+  /// for a number out of range, for wrong devices, and for a module on several devices.
+  static std::vector<at::Device> devices_of(const torch::nn::Module& module,
+                                            const DataParallelOptions& options);
 
-  /// Throws Error(kInvalidArgument) unless all replicas have the parameters and buffers of the
-  /// module, in separate memory.
-  ReplicaSet(std::shared_ptr<torch::nn::Module> module, Modules replicas, std::int64_t dim);
+  /// `devices`: the device of each replica, to which the replica is moved. Throws
+  /// Error(kInvalidArgument) unless all replicas have the parameters and buffers of the module, in
+  /// separate memory.
+  ReplicaSet(std::shared_ptr<torch::nn::Module> module,
+             Modules replicas,
+             std::vector<at::Device> devices,
+             std::int64_t dim);
   ~ReplicaSet();
 
   ReplicaSet(const ReplicaSet&) = delete;
@@ -68,13 +78,17 @@ class ReplicaSet {
   struct Pass;
   class Backward;
 
+  [[nodiscard]] bool is_on_devices() const { return !devices_.front().is_cpu(); }
+
   void follow_module();
+  void follow_parameters(std::size_t replica, const Tensors& parameters) const;
   [[nodiscard]] std::vector<Tensors> scatter(const Tensors& inputs) const;
   void run_forward(Pass& pass, const Forward& forward);
   [[nodiscard]] Tensors gather(const Pass& pass) const;
 
   std::shared_ptr<torch::nn::Module> module_;
   Modules replicas_;
+  std::vector<at::Device> devices_;  // Of the replicas; the first is the module's.
   std::int64_t dim_;
   std::shared_ptr<ReplicaThreads> threads_;  // shared with passes that wait for backward
 };
@@ -82,9 +96,10 @@ class ReplicaSet {
 /// Returns the module's clone(). Throws Error(kInvalidArgument) if the module has no clone().
 [[nodiscard]] std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module);
 
-/// Trains a module by several threads of a process. A batch is cut into parts. A replica of the
-/// module runs each part, forward and backward, on a separate thread, and the results are joined.
-/// Gradients are accumulated in the module's parameters, as for the whole batch.
+/// Trains a module by several threads, or several devices, of a process. A batch is cut into parts.
+/// A replica of the module runs each part, forward and backward, on a separate thread, and the
+/// results are joined on the module's device. Gradients are accumulated in the module's parameters,
+/// as for the whole batch. On devices, the threads of LibTorch run backward.
 ///
 ///     unisono::nn::DataParallel model(Net(), {.n_replicas = 2});
 ///     torch::optim::SGD optimizer(model.parameters(), 0.1);
@@ -93,9 +108,10 @@ class ReplicaSet {
 ///
 /// `Module` is a torch::nn module holder (`Net` of TORCH_MODULE) or a std::shared_ptr to a module.
 /// The object owns the replicas, which persist between steps and share the memory of the module's
-/// parameters. Each replica has separate buffers, which are copied from the module before each
-/// pass; the module keeps the buffers of replica 0. Other members, except for the training mode,
-/// are copied once, so change options of layers before the construction.
+/// parameters; replicas on other devices than the module's get copies before each pass. Each
+/// replica has separate buffers, which are copied from the module before each pass; the module
+/// keeps the buffers of replica 0. Other members, except for the training mode, are copied once, so
+/// change options of layers before the construction.
 ///
 /// Dropout draws from the process's generator in the order in which the threads arrive. Not
 /// thread-safe, like torch::nn modules. Errors of a replica are thrown with the replica's number.
@@ -122,12 +138,13 @@ class DataParallel {
                const DataParallelOptions& options = {})
       : module_(std::move(module)) {
     ReplicaSet::Modules bases;
-    const std::size_t n_replicas = ReplicaSet::n_replicas(options);
-    for (std::size_t i = 0; i < n_replicas; ++i) {
+    std::vector<at::Device> devices = ReplicaSet::devices_of(*module_, options);
+    for (std::size_t i = 0; i < devices.size(); ++i) {
       replicas_.push_back(make_replica());
       bases.push_back(pointer_to(replicas_.back()));
     }
-    set_ = std::make_unique<ReplicaSet>(pointer_to(module_), std::move(bases), options.dim);
+    set_ = std::make_unique<ReplicaSet>(
+        pointer_to(module_), std::move(bases), std::move(devices), options.dim);
   }
 
   /// Calls the module's forward(). Tensor arguments are cut into as many parts as torch::chunk()

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
@@ -145,8 +146,8 @@ BatchStatistics combine_statistics(ProcessGroup& group, const at::Tensor& input)
   const at::Tensor deviations = values.sub(per_channel(mean, values));
   const at::Tensor mine = at::cat({mean,
                                    sum_per_channel(deviations.square()),
-                                   at::full({1}, static_cast<double>(n_mine), at::kDouble)});
-  const at::Tensor all = at::empty({group.world_size(), mine.numel()}, at::kDouble);
+                                   at::full({1}, static_cast<double>(n_mine), values.options())});
+  const at::Tensor all = at::empty({group.world_size(), mine.numel()}, values.options());
   all_gather(group, mine, all, {.label = "batch statistics"});
 
   const at::Tensor means = all.narrow(1, 0, n_channels);
@@ -291,7 +292,7 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
                           is_training() || !running_mean.defined(),
                           momentum,
                           options.eps(),
-                          /*cudnn_enabled=*/false);
+                          at::globalContext().userEnabledCuDNN());
   }
   const BatchStatistics statistics = combine_statistics(*group_, input);
   check(statistics.count > 1,

@@ -26,6 +26,9 @@ namespace unisono::nn {
 /// Ranks must call the operations of a group in the same order, but with find_unused_parameters
 /// ranks start to reduce a bucket at different points of a backward pass.
 ///
+/// On a device the statistics stay there; forward in training mode makes the host wait once, for
+/// the number of elements.
+///
 /// Holds the group. Not thread-safe, like torch::nn modules. If backward of a rank throws before
 /// the norm's backward, the other ranks wait in the norm until the group's timeout expires.
 class SyncBatchNormImpl
