@@ -259,8 +259,8 @@ TEST(DdpConstruction, DevicesAreForModulesOnOneOfThem) {
       {module_on(cpu, meta),
        {.device_ids = {0}},
        "device_ids is {0}, but the module is on several devices ('a' on cpu, 'b' on meta)"},
-      {module_on(meta, meta), {}, "parameter 'a' is on meta; only dense tensors in CPU memory"},
-      {module_on(cpu, meta), {}, "parameter 'b' is on meta; only dense tensors in CPU memory"}};
+      {module_on(meta, meta), {}, "parameter 'a' is on meta; only dense tensors on the CPU"},
+      {module_on(cpu, meta), {}, "parameter 'b' is on meta; only dense tensors on the CPU"}};
   run_ranks(1, [&](const std::shared_ptr<ProcessGroup>& group) {
     for (const auto& [module, options, message] : cases) {
       EXPECT_THAT(message_of(ErrorCode::kInvalidArgument,

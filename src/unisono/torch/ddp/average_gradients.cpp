@@ -27,11 +27,16 @@ void average_all(const char* what,
     options.label = std::string(what) + "s";
   }
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
+  const std::string caller = std::string("average_") + what + "s: a " + what + " is ";
   for (const at::Tensor& tensor : distinct_tensors(tensors)) {
-    if (tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          std::string("average_") + what + "s: a " + what + " is sparse or not in CPU memory");
+    if (tensor.layout() != at::kStrided) {
+      throw Error(ErrorCode::kInvalidArgument, caller + "sparse");
+    }
+    if (tensor.device() != tensors.front().device()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  caller + "on " + tensor.device().str() + ", and another on " +
+                      tensors.front().device().str() +
+                      "; a rank's model is on one device: move it by model.to(device)");
     }
     by_type[tensor.scalar_type()].push_back(tensor);
   }

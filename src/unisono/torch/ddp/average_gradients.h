@@ -17,8 +17,8 @@ namespace unisono {
 /// Parameters without a gradient are skipped; the set of skipped parameters must be equal on every
 /// rank. Only `timeout`, `label` and `algorithm` of `options` are used.
 ///
-/// Throws Error(kInvalidArgument) for gradients that are sparse or not in CPU memory. Warns once if
-/// DistributedDataParallel has averaged the gradients already.
+/// Throws Error(kInvalidArgument) for gradients that are sparse or on several devices. Warns once
+/// if DistributedDataParallel has averaged the gradients already.
 void average_gradients(ProcessGroup& group,
                        const std::vector<at::Tensor>& parameters,
                        AllReduceOptions options = {});

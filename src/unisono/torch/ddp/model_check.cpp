@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "unisono/base/error.h"
+#include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::ddp {
@@ -66,8 +67,18 @@ void check_devices(const std::vector<int>& device_ids,
                  describe_place(parameters.front()) + ", " + describe_place(*elsewhere) +
                  "); the options are for a module on one GPU: leave them out");
   }
-  if (parameters.empty() || !parameters.front().tensor.device().is_cpu()) {
+  if (parameters.empty() || !has_elements(parameters.front().tensor.device())) {
     return;  // other requirements are checked for all modules
+  }
+  const at::Device device = parameters.front().tensor.device();
+  if (!device.is_cpu()) {
+    const bool is_other = (!device_ids.empty() && device_ids.front() != device.index()) ||
+                          (output_device && *output_device != device.index());
+    if (is_other) {
+      reject_model(options + ", but the module is on " + device.str() +
+                   ": move it by module.to(device), or leave device_ids and output_device out");
+    }
+    return;
   }
   reject_model(options +
                ", but the module is in CPU memory, where there is no device to choose: leave "
@@ -78,11 +89,28 @@ namespace {
 
 void check_tensor(const std::string& what, const NamedTensor& named) {
   const at::Tensor& tensor = named.tensor;
-  if (tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "DistributedDataParallel: " + what + " '" + named.name + "' is " +
-                    (tensor.device().is_cpu() ? "sparse" : "on " + tensor.device().str()) +
-                    "; only dense tensors in CPU memory can be wrapped");
+  const bool is_real = has_elements(tensor.device());
+  if (tensor.layout() != at::kStrided || !is_real) {
+    reject_model(what + " '" + named.name + "' is " +
+                 (is_real ? "sparse" : "on " + tensor.device().str()) +
+                 "; only dense tensors on the CPU or an accelerator can be wrapped");
+  }
+}
+
+// Throws unless all tensors of the module are on one device.
+void check_one_device(const std::vector<NamedTensor>& parameters,
+                      const std::vector<NamedTensor>& buffers) {
+  for (const auto* const tensors : {&parameters, &buffers}) {
+    for (const NamedTensor& named : *tensors) {
+      const NamedTensor& first = parameters.empty() ? buffers.front() : parameters.front();
+      if (named.tensor.device() != first.tensor.device()) {
+        reject_model("the module is on several devices (" + describe_place(first) + ", " +
+                     describe_place(named) +
+                     "); a rank trains on one: move the module there by module.to(device) before "
+                     "it is wrapped, and divide a larger model among ranks by "
+                     "unisono::parallel");
+      }
+    }
   }
 }
 
@@ -92,6 +120,9 @@ Property property_of(const std::string& what, const NamedTensor& named) {
   value << describe(named.tensor);
   if (!named.tensor.is_contiguous()) {
     value << " with strides " << named.tensor.strides();
+  }
+  if (!named.tensor.is_cpu()) {
+    value << " on " << at::DeviceTypeName(named.tensor.device().type(), /*lower_case=*/true);
   }
   if (what == "parameter" && !named.tensor.requires_grad()) {
     value << " without gradient";
@@ -155,6 +186,7 @@ std::vector<Property> properties_of(const std::vector<NamedTensor>& parameters,
   for (const NamedTensor& buffer : buffers) {
     properties.push_back(property_of("buffer", buffer));
   }
+  check_one_device(parameters, buffers);
   return properties;
 }
 

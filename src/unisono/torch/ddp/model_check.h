@@ -26,7 +26,7 @@ void check_devices(const std::vector<int>& device_ids,
 
 /// Returns the properties of a model that must be equal on every rank: options, parameters and
 /// buffers. `sparse` lists the parameters that may have sparse gradients. Throws
-/// Error(kInvalidArgument) for a tensor that cannot be wrapped.
+/// Error(kInvalidArgument) for a tensor that cannot be wrapped, and for tensors on several devices.
 [[nodiscard]] std::vector<Property> properties_of(const std::vector<NamedTensor>& parameters,
                                                   const std::vector<NamedTensor>& buffers,
                                                   const std::vector<at::Tensor>& sparse,

@@ -33,10 +33,11 @@ enum class ShardBuffers : std::uint8_t {
 
 /// Names and defaults follow PyTorch. Every rank passes equal options.
 struct DistributedDataParallelOptions {
-  /// The one GPU that holds the module, and the GPU of the outputs. For modules on GPUs, as in
-  /// PyTorch: with these options, modules in CPU memory or on several devices are refused.
+  /// Number of the device that holds the module, and of the outputs' device. For modules on an
+  /// accelerator, as in PyTorch, where the module's device decides without these options as well:
+  /// modules in CPU memory, or on another device, are refused.
   std::vector<int> device_ids = {};
-  /// The GPU of the outputs.
+  /// Number of the outputs' device.
   std::optional<int> output_device = {};
   /// Approximate size of a bucket, in MiB.
   double bucket_cap_mb = 25;

@@ -22,7 +22,8 @@ void write_flags(const at::Tensor& elements, PassFlags flags) {
   for (std::size_t bit = 0; bit < kFlagBits; ++bit) {
     numbers[bit] = static_cast<double>((flags >> bit) & 1U);
   }
-  elements.copy_(as_tensor(numbers));
+  // Copies to a device take the numbers at the call.
+  elements.copy_(as_tensor(numbers), /*non_blocking=*/true);
 }
 
 PassFlags read_flags(const at::Tensor& elements) {

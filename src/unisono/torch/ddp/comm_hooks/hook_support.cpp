@@ -30,7 +30,7 @@ std::vector<at::Tensor> gradient_views(const GradBucket& bucket, const at::Tenso
 }
 
 void subtract_finite(const at::Tensor& error, const at::Tensor& sent) {
-  if (error.scalar_type() == at::kFloat) {
+  if (error.scalar_type() == at::kFloat && error.is_cpu()) {
     subtract_finite(error.data_ptr<float>(), sent.const_data_ptr<float>(), error.numel());
   } else {
     error.sub_(sent).nan_to_num_(0, 0, 0);

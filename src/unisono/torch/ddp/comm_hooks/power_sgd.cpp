@@ -237,7 +237,7 @@ class PowerSgdPass {
     const at::Generator generator =
         at::make_generator<at::CPUGeneratorImpl>(draw_seed(state_.random_));
     for (const at::Tensor& q : qs_) {
-      q.copy_(at::randn(q.sizes(), generator, q.options()));
+      q.copy_(at::randn(q.sizes(), generator, q.options().device(at::kCPU)));
     }
   }
 

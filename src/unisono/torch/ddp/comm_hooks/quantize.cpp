@@ -20,6 +20,7 @@
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
 #include "unisono/torch/ddp/comm_hooks/lossy_floats.h"
+#include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/tensor/collectives.h"
 
 namespace unisono {
@@ -144,7 +145,8 @@ class QuantizePass {
   // blocks, so that the slower exchange between nodes starts during backward.
   Work exchange() {
     state_.errors_.add_to(bucket_);
-    error_ = bucket_.buffer().to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    gradients_ = on_host(bucket_.buffer());
+    error_ = gradients_.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     const auto [begin, end] = carried(group_.rank());
     const at::Tensor sums = node_sums();
     sent_ = at::empty({byte_begin(end) - byte_begin(begin)}, at::kByte);
@@ -224,7 +226,10 @@ class QuantizePass {
                        put(left, elem_begin(rank) + first, std::span(part).first(n));
                      });
     }
-    state_.errors_.keep(bucket_, error_.to(bucket_.buffer().scalar_type()));
+    if (!gradients_.is_same(bucket_.buffer())) {
+      bucket_.buffer().copy_(gradients_, /*non_blocking=*/true);
+    }
+    state_.errors_.keep(bucket_, error_.to(bucket_.buffer().options()));
   }
 
  private:
@@ -299,7 +304,7 @@ class QuantizePass {
       const std::int64_t lo = std::max(range.first, first);
       const std::int64_t n = std::min(range.first + range.count, end) - lo;
       if (n > 0) {
-        bucket_.buffer().narrow(0, lo, n).copy_(
+        gradients_.narrow(0, lo, n).copy_(
             at::from_blob(const_cast<float*>(floats.data() + lo - first), {n}, at::kFloat));
       }
     }
@@ -313,6 +318,7 @@ class QuantizePass {
   std::vector<std::int64_t> n_bytes_;  // sizes of the quantized chunks
   // start of each chunk in the quantized bucket, and the end
   std::vector<std::int64_t> byte_begins_;
+  at::Tensor gradients_;  // The bucket's buffer, or a copy on the host.
   at::Tensor sent_;
   at::Tensor received_;
   at::Tensor means_;

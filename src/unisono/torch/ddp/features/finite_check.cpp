@@ -3,15 +3,22 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <limits>
 #include <optional>
+#include <span>
 #include <utility>
-#include <vector>
+
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
 
 #include "unisono/base/error.h"
 #include "unisono/base/log.h"
 #include "unisono/comm/objects.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/device/host_copies.h"
 
 namespace unisono::ddp {
 namespace {
@@ -65,6 +72,19 @@ bool is_finite(const at::Tensor& tensor) {
   }
 }
 
+bool can_be_infinite(const at::Tensor& tensor) {
+  return at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type());
+}
+
+// Returns the largest absolute value as a tensor on the device: NaN if an element is NaN. A single
+// kernel.
+at::Tensor largest_of(const at::Tensor& tensor) {
+  const at::Tensor numbers = tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+  return numbers.numel() == 0
+             ? at::zeros({}, numbers.options())
+             : at::linalg_vector_norm(numbers, std::numeric_limits<double>::infinity());
+}
+
 // A collective operation. Returns a description of the ranks with non-finite gradients, such as
 // "rank 1 in 'fc.weight'". `own` names this rank's parameter, and is empty if the rank's gradients
 // are finite.
@@ -101,9 +121,36 @@ void FiniteCheck::inspect(std::size_t parameter, const at::Tensor& gradient) {
     return;
   }
   const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
+  if (!values.is_cpu()) {
+    if (can_be_infinite(values)) {
+      on_device_.push_back({.parameter = parameter,
+                            .value = largest_of(values),
+                            .stream = current_stream(values.device())});
+    }
+    return;
+  }
   if (!is_finite(values.is_non_overlapping_and_dense() ? values : values.contiguous())) {
     found_ = context_.parameters[parameter].name;
   }
+}
+
+PassFlags FiniteCheck::flags() {
+  std::vector<at::Tensor> values;
+  for (const Largest& largest : on_device_) {
+    follow(largest.stream);
+    values.push_back(largest.value.to(at::kDouble));
+  }
+  if (!values.empty()) {
+    const at::Tensor are_finite = at::stack(values).isfinite().cpu();
+    const std::span<const bool> of_gradients(are_finite.const_data_ptr<bool>(), values.size());
+    const auto first = std::ranges::find(of_gradients, false);
+    if (found_.empty() && first != of_gradients.end()) {
+      const auto place = static_cast<std::size_t>(first - of_gradients.begin());
+      found_ = context_.parameters[on_device_[place].parameter].name;
+    }
+    on_device_.clear();
+  }
+  return found_.empty() ? 0 : 1;
 }
 
 void FiniteCheck::end_pass(PassResult& result) {

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include "unisono/torch/ddp/options.h"
 #include "unisono/torch/ddp/pass_feature.h"
@@ -33,21 +35,33 @@ class FiniteCheck : public PassFeature {
 
   [[nodiscard]] int n_flags() const override { return 1; }
 
-  /// 1 if a gradient of this rank is not finite.
-  PassFlags flags() override { return found_.empty() ? 0 : 1; }
+  /// 1 if a gradient of this rank is not finite. Waits for gradients on devices, once for all.
+  PassFlags flags() override;
 
   /// Drops the gradients if any rank's flag is set. Throws Error(kInvalidArgument) where that was
   /// asked for; else rank 0 warns.
   void end_pass(PassResult& result) override;
 
-  void give_up() override { found_.clear(); }
+  void give_up() override {
+    found_.clear();
+    on_device_.clear();
+  }
 
   /// Number of passes with dropped gradients.
   [[nodiscard]] std::int64_t n_skipped() const { return n_skipped_; }
 
  private:
+  // The largest absolute value of a gradient on a device, which is not finite if any element is
+  // not, and the stream that computes it.
+  struct Largest {
+    std::size_t parameter;
+    at::Tensor value;
+    c10::Stream stream;
+  };
+
   const PassContext& context_;
   NonFiniteGradients policy_;
+  std::vector<Largest> on_device_;
   std::string found_;  // first non-finite parameter of the pass on this rank
   std::int64_t n_skipped_ = 0;
 };

@@ -20,7 +20,14 @@ std::size_t n_bytes_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::uint16_t ParameterSamples::take() {
+void ParameterSamples::prepare() {
+  if (!parameters_.empty() && !parameters_.front().tensor.is_cpu()) {
+    find_pieces();
+  }
+}
+
+// Finds the next part as slices of parameters, and starts to copy slices on a device to the host.
+void ParameterSamples::find_pieces() {
   std::size_t n_bytes = 0;
   for (const NamedTensor& parameter : parameters_) {
     n_bytes += n_bytes_of(parameter.tensor);
@@ -29,19 +36,38 @@ std::uint16_t ParameterSamples::take() {
   const std::size_t n_parts = std::max<std::size_t>(1, (n_bytes + part_bytes - 1) / part_bytes);
   const std::size_t begin = (n_taken_ % n_parts) * part_bytes;
   const std::size_t end = begin + part_bytes;
-
-  // The seed differs in every call: different parts that collide once do not collide the next time.
-  std::uint64_t hash = n_taken_;
+  pieces_.clear();
+  copied_.clear();
   std::size_t offset = 0;
   for (const NamedTensor& parameter : parameters_) {
     const std::size_t size = n_bytes_of(parameter.tensor);
     const std::size_t from = std::clamp(begin, offset, offset + size) - offset;
     const std::size_t to = std::clamp(end, offset, offset + size) - offset;
     if (from < to) {
-      const auto* const bytes = static_cast<const std::byte*>(parameter.tensor.const_data_ptr());
-      hash = hash_bytes(std::span(bytes + from, to - from), hash);
+      at::Tensor memory = parameter.tensor;
+      std::size_t start = from;
+      if (!memory.is_cpu()) {
+        memory = copies_.add(memory_of(memory).slice(
+            0, static_cast<std::int64_t>(from), static_cast<std::int64_t>(to)));
+        copied_.push_back(memory);
+        start = 0;
+      }
+      const auto* const bytes = static_cast<const std::byte*>(memory.const_data_ptr());
+      pieces_.emplace_back(bytes + start, to - from);
     }
     offset += size;
+  }
+}
+
+std::uint16_t ParameterSamples::take() {
+  if (pieces_.empty()) {
+    find_pieces();
+  }
+  copies_.wait();
+  // The seed differs in every call: different parts that collide once do not collide the next time.
+  std::uint64_t hash = n_taken_;
+  for (const std::span<const std::byte> piece : pieces_) {
+    hash = hash_bytes(piece, hash);
   }
   skip();
   return static_cast<std::uint16_t>(hash ^ (hash >> 16) ^ (hash >> 32) ^ (hash >> 48));
@@ -61,10 +87,16 @@ ReplicaConsistency::ReplicaConsistency(const PassContext& context)
       samples_(context.parameters),
       is_on_(policy_ != ParameterDrift::kIgnore) {}
 
+void ReplicaConsistency::on_synchronize() {
+  if (compares()) {
+    samples_.prepare();
+  }
+}
+
 // The fingerprint is taken as late as in the backward pass, when the parameters still hold the
 // values of the pass. Every rank takes the same part of the parameters.
 PassFlags ReplicaConsistency::flags() {
-  if (is_on_ && !context_.has_comm_hook && !context_.is_joined) {
+  if (compares()) {
     return flags_of(samples_.take());
   }
   samples_.skip();

@@ -2,10 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "unisono/torch/ddp/options.h"
 #include "unisono/torch/ddp/pass_feature.h"
+#include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::ddp {
@@ -22,16 +26,29 @@ class ParameterSamples {
   /// contiguous in memory are skipped.
   explicit ParameterSamples(const std::vector<NamedTensor>& parameters) : parameters_(parameters) {}
 
+  /// Starts to copy the next part of parameters on a device to the host, for take(). Does nothing
+  /// for parameters in CPU memory. The parameters do not change until take().
+  void prepare();
+
   /// Returns the fingerprint of the next part. Equal parameters give equal fingerprints; different
   /// parameters collide with probability 1/65536.
   [[nodiscard]] std::uint16_t take();
 
   /// Advances to the next part.
-  void skip() { ++n_taken_; }
+  void skip() {
+    ++n_taken_;
+    pieces_.clear();
+    copied_.clear();
+  }
 
  private:
+  void find_pieces();
+
   const std::vector<NamedTensor>& parameters_;
   std::uint64_t n_taken_ = 0;
+  std::vector<std::span<const std::byte>> pieces_;  // The next part, if it has been found.
+  std::vector<at::Tensor> copied_;                  // Memory of the pieces from devices.
+  HostCopies copies_;
 };
 
 /// The flags of a fingerprint: its bits, and the inverted bits.
@@ -49,6 +66,8 @@ class ReplicaConsistency : public PassFeature {
 
   [[nodiscard]] int n_flags() const override { return 32; }
 
+  void on_synchronize() override;
+
   /// The fingerprint's; 0 where parameters are not compared.
   PassFlags flags() override;
 
@@ -58,6 +77,10 @@ class ReplicaConsistency : public PassFeature {
   void end_pass(PassResult& result) override;
 
  private:
+  [[nodiscard]] bool compares() const {
+    return is_on_ && !context_.has_comm_hook && !context_.is_joined;
+  }
+
   const PassContext& context_;
   ParameterDrift policy_;
   ParameterSamples samples_;

@@ -40,7 +40,7 @@ std::int64_t row_size(const at::Tensor& parameter) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// Returns the gradient's rows sorted by number, each once.
+// Returns the gradient's rows sorted by number, each once, in CPU memory.
 Rows rows_of(const at::Tensor& gradient, const at::Tensor& parameter) {
   if (!gradient.defined()) {
     return {.numbers = at::empty({0}, at::kLong),
@@ -48,8 +48,8 @@ Rows rows_of(const at::Tensor& gradient, const at::Tensor& parameter) {
   }
   const at::Tensor sparse =
       (gradient.layout() == at::kStrided ? gradient.to_sparse(1) : gradient).coalesce();
-  return {.numbers = sparse.indices().reshape({-1}).contiguous(),
-          .elements = sparse.values().reshape({-1, row_size(parameter)}).contiguous()};
+  return {.numbers = sparse.indices().reshape({-1}).contiguous().cpu(),
+          .elements = sparse.values().reshape({-1, row_size(parameter)}).contiguous().cpu()};
 }
 
 at::Tensor as_sparse(const Rows& rows, const at::Tensor& parameter, at::ScalarType type) {
@@ -219,7 +219,7 @@ void SparseGradients::end_pass(PassResult& result) {
     if (weights.factor != 1) {
       means[i].mul_(weights.factor);
     }
-    parameters[i].tensor.mutable_grad() = means[i];
+    parameters[i].tensor.mutable_grad() = means[i].to(parameters[i].tensor.device());
   }
 }
 

@@ -13,16 +13,28 @@ namespace {
 
 constexpr int kManyInARow = 3;
 
-// Passes a sample of the dense tensor's bytes to the given function. The tensor's version counter
-// cannot be used: LibTorch's optimizers do not change versions.
+constexpr std::size_t kSamples = 64;
+
+// Distance of the bytes of a sample.
+std::size_t stride_of(const at::Tensor& tensor) {
+  return std::max<std::size_t>(1, tensor.nbytes() / kSamples) | 1;
+}
+
+// Passes a sample of the dense tensor's bytes, in CPU memory, to the given function. The tensor's
+// version counter cannot be used: LibTorch's optimizers do not change versions.
 template <class Look>
 void look_at_some(const at::Tensor& tensor, const Look& look) {
-  constexpr std::size_t kSamples = 64;
   const auto* const bytes = static_cast<const unsigned char*>(tensor.const_data_ptr());
-  const std::size_t stride = std::max<std::size_t>(1, tensor.nbytes() / kSamples) | 1;
+  const std::size_t stride = stride_of(tensor);
   for (std::size_t i = 0; i < tensor.nbytes(); i += stride) {
     look(bytes[i]);
   }
+}
+
+// Returns a view of a sample of a tensor on a device. The copy of the sample is a sample of itself.
+at::Tensor some_of(const at::Tensor& tensor) {
+  const at::Tensor bytes = memory_of(tensor);
+  return bytes.slice(0, 0, bytes.numel(), static_cast<std::int64_t>(stride_of(tensor)));
 }
 
 std::uint64_t sample_of(const at::Tensor& parameter) {
@@ -31,9 +43,13 @@ std::uint64_t sample_of(const at::Tensor& parameter) {
   return hash;
 }
 
+bool is_dense(const at::Tensor& gradient) {
+  return gradient.defined() && gradient.layout() == at::kStrided;
+}
+
 bool is_empty_or_zero(const at::Tensor& gradient) {
   bool is_zero = true;
-  if (gradient.defined() && gradient.layout() == at::kStrided && gradient.device().is_cpu()) {
+  if (is_dense(gradient)) {
     look_at_some(gradient, [&](unsigned char byte) { is_zero = is_zero && byte == 0; });
   }
   return is_zero;
@@ -55,27 +71,49 @@ StepMistakes::StepMistakes(const PassContext& context)
       who_("rank " + std::to_string(context.group->rank())) {}
 
 void StepMistakes::on_backward(bool is_synchronized, bool is_untouched) {
-  const std::uint64_t sample = sample_of(parameter_);
-  const std::int64_t n_averages = count_of_averages().load(std::memory_order_relaxed);
-  const bool has_stepped = has_passed_ && sample != sample_;
-  const bool is_apart = was_local_ && has_stepped && n_averages == n_averages_;
+  if (open_) {
+    copies_.wait();  // Complete since the last pass, as a rule.
+    Open open = *std::exchange(open_, std::nullopt);
+    open.pass.sample = sample_of(open.parameter);
+    open.pass.is_zero = is_empty_or_zero(open.gradient);
+    examine(open.pass);
+  }
+  Pass pass{.is_synchronized = is_synchronized,
+            .is_untouched = is_untouched,
+            .n_averages = count_of_averages().load(std::memory_order_relaxed)};
+  const at::Tensor& gradient = parameter_.grad();
+  if (parameter_.is_cpu()) {
+    pass.sample = sample_of(parameter_);
+    pass.is_zero = is_untouched && is_empty_or_zero(gradient);
+    examine(pass);
+  } else {
+    open_ = {.pass = pass,
+             .parameter = copies_.add(some_of(parameter_)),
+             .gradient = is_untouched && is_dense(gradient) ? copies_.add(some_of(gradient))
+                                                            : at::Tensor()};
+  }
+}
+
+void StepMistakes::examine(const Pass& pass) {
+  const bool has_stepped = has_passed_ && pass.sample != sample_;
+  const bool is_apart = was_local_ && has_stepped && pass.n_averages == n_averages_;
   if (is_apart && !std::exchange(has_warned_of_local_, true)) {
     base::Logger(who_).warning(
         "DistributedDataParallel: parameters were changed after a pass under no_sync(), so by "
         "gradients of this rank alone, and the ranks' models go apart; end no_sync() before the "
         "last backward() of each step");
   }
-  if (is_untouched) {
-    look_at_gradient(has_stepped);
+  if (pass.is_untouched) {
+    examine_gradient(pass.is_zero, has_stepped);
   }
   has_passed_ = true;
-  was_local_ = !is_synchronized;
-  sample_ = sample;
-  n_averages_ = n_averages;
+  was_local_ = !pass.is_synchronized;
+  sample_ = pass.sample;
+  n_averages_ = pass.n_averages;
 }
 
-void StepMistakes::look_at_gradient(bool has_stepped) {
-  if (is_empty_or_zero(parameter_.grad())) {
+void StepMistakes::examine_gradient(bool is_zero, bool has_stepped) {
+  if (is_zero) {
     n_kept_ = 0;
   } else if (has_stepped && ++n_kept_ == kManyInARow && !std::exchange(has_warned_of_kept_, true)) {
     base::Logger(who_).warning(

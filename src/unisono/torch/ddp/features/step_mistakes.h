@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
 
 #include "unisono/torch/ddp/pass_feature.h"
+#include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/optim/rebuilt_optimizer.h"
 
 namespace unisono::ddp {
@@ -18,6 +20,9 @@ namespace unisono::ddp {
 /// - Steps that add gradients to the gradients of earlier steps, because the gradients were never
 ///   set to zero: three steps in a row. Gradients that stay for a single pass are no mistake: a
 ///   generator's pass leaves gradients in the discriminator.
+///
+/// The sample of a parameter on a device is copied to the host beside the pass and examined at the
+/// next pass, so that the host does not wait.
 class StepMistakes : public PassFeature {
  public:
   explicit StepMistakes(const PassContext& context);
@@ -25,10 +30,29 @@ class StepMistakes : public PassFeature {
   void on_backward(bool is_synchronized, bool is_untouched) override;
 
  private:
-  void look_at_gradient(bool has_stepped);
+  // A pass, as it begins.
+  struct Pass {
+    bool is_synchronized;
+    bool is_untouched;
+    std::int64_t n_averages;
+    std::uint64_t sample = 0;  // Hash of a sample of the parameter.
+    bool is_zero = true;       // A sample of the gradient has zeros only.
+  };
+
+  // A pass whose samples are on the way to the host.
+  struct Open {
+    Pass pass;
+    at::Tensor parameter;
+    at::Tensor gradient;
+  };
+
+  void examine(const Pass& pass);
+  void examine_gradient(bool is_zero, bool has_stepped);
 
   at::Tensor parameter_;  // one that the step of an optimizer changes
   std::string who_;       // stands before the warnings
+  HostCopies copies_;
+  std::optional<Open> open_;
   bool has_passed_ = false;
   bool was_local_ = false;
   bool has_warned_of_local_ = false;

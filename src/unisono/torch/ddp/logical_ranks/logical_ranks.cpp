@@ -163,11 +163,12 @@ void LogicalRanks::fail(const std::string& problem) const {
 void LogicalRanks::run(Reducer& reducer,
                        const std::function<void(bool)>& set_synchronized,
                        const std::function<void(int)>& run_shard) {
-  const KeptRandomState kept;
+  const RandomDevices devices = accelerators_of(tensors_of(context_.parameters));
+  const KeptRandomState kept(devices);
   buffers_.begin();
   try {
     for (int shard = own_.lo; shard < own_.hi; ++shard) {
-      seed_random(shard_seed(context_.options.shard_seed, step_, shard));
+      seed_random(shard_seed(context_.options.shard_seed, step_, shard), devices);
       buffers_.reset();
       set_synchronized(shard + 1 == own_.hi);
       reducer.begin_step();
