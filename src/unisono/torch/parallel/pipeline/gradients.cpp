@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include "unisono/base/error.h"
@@ -289,8 +290,11 @@ ReplicaGradients::ReplicaGradients(std::shared_ptr<ProcessGroup> group,
       for (const std::size_t place : places) {
         count += of_stage[place].numel();
       }
+      const at::Tensor& first = of_stage[places.front()];
       stages_[stage].flats.push_back(
-          {.tensor = allocate_tensor(*group_, {count}, type), .parameters = std::move(places)});
+          {.tensor = first.is_cpu() ? allocate_tensor(*group_, {count}, type)
+                                    : at::empty({count}, first.options().requires_grad(false)),
+           .parameters = std::move(places)});
     }
   }
 }

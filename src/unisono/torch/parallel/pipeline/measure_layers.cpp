@@ -16,6 +16,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/pipeline/timeline.h"
+#include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/parallel/pipeline/gather_timeline.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
 #include "unisono/torch/parallel/pipeline/stage_pass.h"
@@ -80,8 +81,9 @@ class Measurement {
  public:
   Measurement(const torch::nn::Sequential& model,
               const Tensors& chunk,
-              const LayerMeasurement& options)
-      : options_(options) {
+              const LayerMeasurement& options,
+              std::vector<at::Device> devices)
+      : options_(options), devices_(std::move(devices)) {
     for (int layer = 0; layer < static_cast<int>(model->size()); ++layer) {
       layers_.emplace_back(layer, model, layer, layer + 1);
     }
@@ -109,10 +111,14 @@ class Measurement {
   }
 
  private:
+  // Devices are idle before and after each measurement.
   template <class Work>
-  static double ms_of(const Work& work) {
+  double ms_of(const Work& work) const {
     const auto start = std::chrono::steady_clock::now();
     work();
+    for (const at::Device& device : devices_) {
+      synchronize_current(device);
+    }
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
         .count();
   }
@@ -238,6 +244,7 @@ class Measurement {
   }
 
   const LayerMeasurement& options_;
+  std::vector<at::Device> devices_;
   std::vector<StagePart> layers_;
   Tensors chunk_;
   std::vector<Samples> samples_;
@@ -273,9 +280,12 @@ pipeline::LayerCosts measure_layers(const torch::nn::Sequential& model,
     names.push_back(child.key() + " " + child.value()->name());
   }
   const c10::AutoGradMode with_gradients(true);
-  const KeptRandomState kept_random;
+  Tensors tensors = model->parameters();
+  tensors.insert(tensors.end(), chunk.begin(), chunk.end());
+  const std::vector<at::Device> devices = accelerators_of(tensors);
+  const KeptRandomState kept_random(devices);
   const KeptModel kept(model);
-  return Measurement(model, chunk, options).run(std::move(names));
+  return Measurement(model, chunk, options, devices).run(std::move(names));
 }
 
 }  // namespace unisono::parallel

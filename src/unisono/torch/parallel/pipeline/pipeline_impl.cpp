@@ -229,7 +229,7 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
                                       const LossOfMany& loss) {
   return guard("Pipeline", [&] {
     const c10::AutoGradMode with_gradients(true);
-    const KeptRandomState kept;
+    const KeptRandomState kept(random_devices(inputs));
     // Called at the start of a step, when all ranks try the shapes at the same time. In the
     // backward pass of the first step, ranks would wait for each other's trials.
     weight_sums_.bits.try_new_shapes();
@@ -271,6 +271,16 @@ at::Tensor Pipeline::Impl::train_step(const Tensors& inputs,
     ++step_;
     return at::tensor(mean, at::kDouble);
   });
+}
+
+RandomDevices Pipeline::Impl::random_devices(const Tensors& inputs) const {
+  Tensors tensors = inputs;
+  for (const auto& [stage, part] : plan_.parts) {
+    for (const NamedTensor& parameter : part.parameters()) {
+      tensors.push_back(parameter.tensor);
+    }
+  }
+  return accelerators_of(tensors);
 }
 
 double Pipeline::Impl::train(StepRun& run) {
@@ -318,7 +328,7 @@ void Pipeline::Impl::note_step(StepRun& run, std::int64_t peak_bytes) {
 Tensors Pipeline::Impl::forward(const Tensors& inputs) {
   return guard("Pipeline", [&] {
     const c10::NoGradGuard no_grad;
-    const KeptRandomState kept;
+    const KeptRandomState kept(random_devices(inputs));
     Problems problems;
     std::vector<Tensors> chunks = cut_inputs(inputs, /*is_training=*/false, problems);
     const StepRun::Options options{

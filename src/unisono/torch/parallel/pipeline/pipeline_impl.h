@@ -67,6 +67,8 @@ class Pipeline::Impl {
                                                 Problems& problems) const;
   [[nodiscard]] std::vector<Tensors> cut_targets(const Tensors& targets, Problems& problems) const;
   [[nodiscard]] std::function<ChunkRandom(int)> random() const;
+  // Devices whose random generators a step may use.
+  [[nodiscard]] RandomDevices random_devices(const Tensors& inputs) const;
   double train(StepRun& run);
   double share_loss(double loss);
   void note_step(StepRun& run, std::int64_t peak_bytes);

@@ -27,6 +27,26 @@ void append(const std::vector<NamedTensor>& from, std::vector<NamedTensor>& into
   }
 }
 
+// Throws unless this rank's stages are on one device.
+void check_one_device(const std::map<int, StagePart>& parts) {
+  const NamedTensor* first = nullptr;
+  for (const auto& [stage, part] : parts) {
+    for (const auto* const tensors : {&part.parameters(), &part.buffers()}) {
+      for (const NamedTensor& named : *tensors) {
+        first = first == nullptr ? &named : first;
+        if (named.tensor.device() != first->tensor.device()) {
+          throw Error(ErrorCode::kInvalidArgument,
+                      "Pipeline: the rank's stages are on several devices ('" + first->name +
+                          "' on " + first->tensor.device().str() + ", '" + named.name + "' on " +
+                          named.tensor.device().str() +
+                          "); a rank computes on one: move its stages there by "
+                          "module.to(device)");
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<NamedTensor> PipelineState::named_parameters() const {
@@ -248,6 +268,7 @@ void PipelineSetup::make_plan(std::shared_ptr<ProcessGroup> group, const MakePar
     plan_.batch_inputs = batch_inputs_of(options_, plan_.schedule.n_stages());
     ModelParts parts = make_parts(plan_.schedule, plan_.group->rank());
     plan_.parts = std::move(parts.stages);
+    check_one_device(plan_.parts);
     ties_ = std::move(parts.ties);
   } catch (const std::exception& thrown) {
     error = std::current_exception();
@@ -336,7 +357,7 @@ Replicas PipelineSetup::try_to_join_replicas(
 
 void PipelineSetup::share_tied_values() {
   if (!ties_.empty()) {
-    Transfers transfers(*plan_.group, n_tied_slots(ties_), options_.timeout);
+    Transfers transfers(*plan_.group, n_tied_slots(ties_), options_.timeout, plan_.device());
     const std::string problem = copy_first_values(plan_, ties_, {.transfers = transfers});
     transfers.finish();
     share_problem(problem);

@@ -62,6 +62,15 @@ std::uint64_t seed_of(const ChunkRandom& random, int layer) {
   return data::Random(of_chunk + static_cast<std::uint64_t>(layer)).next();
 }
 
+// Returns the devices on which a layer with these inputs may draw random numbers.
+RandomDevices drawing_devices(const Tensors& inputs, at::Device of_parameters) {
+  RandomDevices devices = accelerators_of(inputs);
+  if (!of_parameters.is_cpu() && std::ranges::find(devices, of_parameters) == devices.end()) {
+    devices.push_back(of_parameters);
+  }
+  return devices;
+}
+
 }  // namespace
 
 StagePart::StagePart(int number, Stage stage)
@@ -127,6 +136,13 @@ void StagePart::add(Layer layer) {
   layers_.push_back({.layer = std::move(layer), .may_draw = draws});
 }
 
+at::Device StagePart::device() const {
+  if (!parameters_.empty()) {
+    return parameters_.front().tensor.device();
+  }
+  return buffers_.empty() ? at::Device(at::kCPU) : buffers_.front().tensor.device();
+}
+
 Tensors StagePart::forward(const Tensors& inputs, const ChunkRandom& random) const {
   Tensors values = inputs;
   for (const OwnLayer& own : layers_) {
@@ -135,8 +151,9 @@ Tensors StagePart::forward(const Tensors& inputs, const ChunkRandom& random) con
       values = layer.forward(values);
       continue;
     }
-    const RandomTurn turn;
-    seed_random(seed_of(random, layer.number));
+    const RandomDevices devices = drawing_devices(values, device());
+    const RandomTurn turn(devices);
+    seed_random(seed_of(random, layer.number), devices);
     values = layer.forward(values);
   }
   check_outputs(values);

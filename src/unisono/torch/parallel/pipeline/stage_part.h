@@ -46,6 +46,9 @@ class StagePart {
 
   [[nodiscard]] int number() const { return number_; }
 
+  /// Returns the device of the parameters and buffers; the CPU for a stage without tensors.
+  [[nodiscard]] at::Device device() const;
+
   /// Runs the layers. Throws Error(kInvalidArgument) for outputs that differ from the announced
   /// sizes.
   [[nodiscard]] Tensors forward(const Tensors& inputs, const ChunkRandom& random) const;

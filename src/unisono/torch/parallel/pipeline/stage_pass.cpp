@@ -257,7 +257,7 @@ at::Tensor StagePass::compute_loss(const Tensors& outputs) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the loss function returned " + describe(loss) + ", not a tensor of one element");
   }
-  loss_ = loss.item<double>();
+  loss_ = loss.detach();
   sizes_of_loss_ = loss.sizes().vec();
   of_loss_ = loss.options();
   return loss;

@@ -77,8 +77,9 @@ class StagePass {
   /// Returns the outputs, without a graph. Called once.
   [[nodiscard]] StageMessage take_outputs() { return std::exchange(outputs_, {}); }
 
-  /// The loss of the chunk, valid in the last stage.
-  [[nodiscard]] double loss() const { return loss_; }
+  /// The loss of the chunk, a tensor of one element, defined in the last stage of a training step.
+  /// On a device the computation may be in progress.
+  [[nodiscard]] const at::Tensor& loss() const { return loss_; }
 
   /// Returns the gradient of a loss that counts `weight` times.
   [[nodiscard]] at::Tensor gradient_of_loss(double weight) const;
@@ -120,7 +121,7 @@ class StagePass {
   StageMessage outputs_;
   std::vector<std::int64_t> sizes_of_loss_;
   at::TensorOptions of_loss_;
-  double loss_ = 0;
+  at::Tensor loss_;
   std::optional<SplitBackward> split_;
 };
 

@@ -42,11 +42,12 @@ StepRun::StepRun(const PipelineLayout& plan, const Options& options)
       options_(options),
       transfers_(*plan.group,
                  2 * plan.routes.size() * as_index(plan.schedule.n_chunks) + options.n_extra_slots,
-                 plan.timeout),
+                 plan.timeout,
+                 plan.device()),
       progress_(options.loss ? pipeline::start(plan.schedule, plan.group->rank())
                              : pipeline::start_forwards(plan.schedule, plan.group->rank())),
       is_expected_(extra_slot(), false),
-      losses_(as_index(plan.schedule.n_chunks), 0.0),
+      losses_(as_index(plan.schedule.n_chunks)),
       outputs_(as_index(plan.schedule.n_chunks)) {
   for (int stage = 0; stage < plan.schedule.n_stages(); ++stage) {
     into_.push_back(routes_into(stage, plan.routes));
@@ -208,7 +209,7 @@ void StepRun::forward(const Action& action) {
   if (!is_last) {
     send_outputs(action, outputs);
   } else {
-    losses_[as_index(action.chunk)] = pass.pass ? pass.pass->loss() : 0;
+    losses_[as_index(action.chunk)] = pass.pass ? pass.pass->loss() : at::Tensor();
     if (options_.keeps_outputs) {
       outputs_[as_index(action.chunk)] = std::move(outputs);
     }
@@ -328,8 +329,8 @@ void StepRun::send_gradients(const Action& action, const Tensors& gradients) {
 
 double StepRun::loss() const {
   double sum = 0;
-  for (const double loss : losses_) {
-    sum += loss;
+  for (const at::Tensor& loss : losses_) {
+    sum += loss.defined() ? loss.item<double>() : 0;
   }
   return sum / static_cast<double>(losses_.size());
 }

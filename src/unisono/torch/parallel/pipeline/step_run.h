@@ -32,6 +32,16 @@ struct PipelineLayout {
   std::optional<std::chrono::milliseconds> timeout = {};
 
   [[nodiscard]] int last_stage() const { return schedule.n_stages() - 1; }
+
+  /// The device of this rank's stages; the CPU for stages without tensors.
+  [[nodiscard]] at::Device device() const {
+    for (const auto& [stage, part] : parts) {
+      if (!part.device().is_cpu()) {
+        return part.device();
+      }
+    }
+    return at::kCPU;
+  }
 };
 
 /// A step on this rank. Runs on a single thread. The plan and the options must outlive the object.
@@ -122,7 +132,7 @@ class StepRun {
   std::vector<bool> is_expected_;               // By slot.
   std::map<std::pair<int, int>, Pass> passes_;  // By stage and chunk.
   std::map<int, int> n_backward_;               // Number of backward passes so far, by stage.
-  std::vector<double> losses_;
+  std::vector<at::Tensor> losses_;  // By chunk, on the device; undefined for a missing chunk.
   std::vector<StageMessage> outputs_;
   std::vector<pipeline::Span> spans_;
 };

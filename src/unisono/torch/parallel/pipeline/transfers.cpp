@@ -5,12 +5,15 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/thread.h"
 #include "unisono/comm/options.h"
 #include "unisono/pipeline/message.h"
+#include "unisono/torch/device/host_copies.h"
+#include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -141,10 +144,16 @@ bool Mailbox::has(std::size_t slot) {
 }
 
 StageMessage Mailbox::take(std::size_t slot) {
-  const MutexLock lock(mutex_);
-  UNISONO_CHECK(slots_[slot].has_value(), "a message is taken before it has arrived");
-  StageMessage message = std::move(*slots_[slot]);
-  slots_[slot].reset();
+  StageMessage message;
+  {
+    const MutexLock lock(mutex_);
+    UNISONO_CHECK(slots_[slot].has_value(), "a message is taken before it has arrived");
+    message = std::move(*slots_[slot]);
+    slots_[slot].reset();
+  }
+  for (const Work& received : std::exchange(message.received, {})) {
+    received.wait();
+  }
   return message;
 }
 
@@ -218,12 +227,15 @@ class Receive : public std::enable_shared_from_this<Receive> {
           std::shared_ptr<Mailbox> mailbox,
           int from,
           MessageLabel label,
-          std::optional<std::chrono::milliseconds> timeout)
+          std::optional<std::chrono::milliseconds> timeout,
+          at::Device device)
       : group_(group),
         mailbox_(std::move(mailbox)),
         from_(from),
         label_(std::move(label)),
         timeout_(timeout),
+        device_(device),
+        stream_(device.is_cpu() ? std::nullopt : std::optional(current_stream(device))),
         description_(std::make_shared<Bytes>(pipeline::kFirstPart)),
         debug_info_(c10::ThreadLocalDebugInfo::current()) {}
 
@@ -237,10 +249,29 @@ class Receive : public std::enable_shared_from_this<Receive> {
   // Calls `next` on the thread that completes the receive. An exception of `next` is stored in the
   // mailbox.
   void begin_part(const Buffer& buffer, Next next) {
-    const Work work = with_label("recv", label_.text, [&] {
-      return group_.recv_async(
-          buffer, from_, {.tag = tag_of(label_), .timeout = timeout_, .label = label_.text});
-    });
+    begin_work([&] { return group_.recv_async(buffer, from_, options()); }, next);
+  }
+
+  void begin_tensor(const at::Tensor& tensor, Next next) {
+    if (tensor.is_cpu()) {
+      begin_part(as_buffer(tensor), next);
+      return;
+    }
+    begin_work(
+        [&] {
+          message_.received.push_back(recv_async(group_, tensor, from_, options()));
+          return message_.received.back();
+        },
+        next);
+  }
+
+  [[nodiscard]] RecvOptions options() const {
+    return {.tag = tag_of(label_), .timeout = timeout_, .label = label_.text};
+  }
+
+  template <class Start>
+  void begin_work(const Start& start, Next next) {
+    const Work work = with_label("recv", label_.text, start);
     mailbox_->expect(label_.slot, work);
     work.on_completion([self = shared_from_this(), next](const std::exception_ptr& error) {
       if (error != nullptr) {
@@ -277,17 +308,21 @@ class Receive : public std::enable_shared_from_this<Receive> {
     message_.has_chunk = info->has_chunk;
     // Attributes the allocations on this thread to the receiver, which frees the memory.
     const c10::DebugInfoGuard of_receiver(debug_info_);
+    const c10::OptionalStreamGuard on_stream(stream_);
     for (const pipeline::SentTensor& tensor : info->tensors) {
       message_.needs_gradient.push_back(tensor.needs_gradient);
       message_.tensors.push_back(
-          tensor.is_defined ? at::empty(tensor.sizes, scalar_type_of(tensor.dtype)) : at::Tensor());
+          tensor.is_defined
+              ? at::empty(tensor.sizes,
+                          at::TensorOptions(scalar_type_of(tensor.dtype)).device(device_))
+              : at::Tensor());
     }
     // The extra count keeps the message incomplete until all its receives have started.
     n_left_ = 1;
     for (const at::Tensor& tensor : message_.tensors) {
       if (tensor.defined() && tensor.numel() > 0) {
         ++n_left_;
-        begin_part(as_buffer(tensor, Access::kWrite), &Receive::count_down);
+        begin_tensor(tensor, &Receive::count_down);
       }
     }
     count_down();
@@ -313,6 +348,8 @@ class Receive : public std::enable_shared_from_this<Receive> {
   int from_;
   MessageLabel label_;
   std::optional<std::chrono::milliseconds> timeout_;
+  at::Device device_;
+  std::optional<c10::Stream> stream_;  // Of the thread that takes the message, on the device.
   std::shared_ptr<Bytes> description_;
   std::shared_ptr<c10::ThreadLocalDebugInfo> debug_info_;
   StageMessage message_;
@@ -337,15 +374,17 @@ pipeline::MessageInfo info_of(const StageMessage& message) {
 }  // namespace
 
 void Transfers::receive(int from, const MessageLabel& label) {
-  std::make_shared<Receive>(*group_, mailbox_, from, label, timeout_)->begin();
+  std::make_shared<Receive>(*group_, mailbox_, from, label, timeout_, device_)->begin();
 }
 
 void Transfers::send(int to, const MessageLabel& label, const StageMessage& message) {
   const SendOptions options{.tag = tag_of(label), .timeout = timeout_, .label = label.text};
   const auto description = std::make_shared<Bytes>(encode(info_of(message)));
   const auto begin = [&](const Buffer& part, std::shared_ptr<at::Tensor> tensor) {
-    const Work work =
-        with_label("send", label.text, [&] { return group_->send_async(part, to, options); });
+    const Work work = with_label("send", label.text, [&] {
+      return tensor == nullptr || tensor->is_cpu() ? group_->send_async(part, to, options)
+                                                   : send_async(*group_, *tensor, to, options);
+    });
     sends_.push_back({.text = label.text, .work = work, .tensor = std::move(tensor)});
     work.on_completion([mailbox = mailbox_, text = label.text](const std::exception_ptr& error) {
       if (error != nullptr) {
@@ -361,8 +400,11 @@ void Transfers::send(int to, const MessageLabel& label, const StageMessage& mess
     if (tensor.defined() && tensor.numel() > 0) {
       const auto held =
           std::make_shared<at::Tensor>(tensor.resolve_conj().resolve_neg().contiguous());
-      Buffer part = as_buffer(*held, Access::kRead);
-      part.owner = held;
+      Buffer part;
+      if (held->is_cpu()) {
+        part = as_buffer(*held);
+        part.owner = held;
+      }
       begin(part, held);
     }
   }

@@ -50,6 +50,7 @@ struct StageMessage {
   bool has_chunk = true;
   std::vector<at::Tensor> tensors = {};
   std::vector<bool> needs_gradient = {};  // One for each tensor.
+  std::vector<Work> received = {};        // Receives of tensors on a device; see Mailbox::take().
 };
 
 /// The messages that have arrived on a rank, by slot. Shared by a Transfers and its operations in
@@ -69,6 +70,8 @@ class Mailbox {
 
   [[nodiscard]] bool has(std::size_t slot) UNISONO_EXCLUDES(mutex_);
 
+  /// Removes the message of a slot. Later work of the calling thread on a device follows the
+  /// receives of the message's tensors.
   [[nodiscard]] StageMessage take(std::size_t slot) UNISONO_EXCLUDES(mutex_);
 
   /// Blocks until a message has arrived since the last call. Throws the error of fail(). The
@@ -107,10 +110,16 @@ struct MessageLabel {
 /// object. Errors of operations are thrown by the waits of the mailbox and by finish().
 class Transfers {
  public:
+  /// `device`: the device of received tensors. Their memory belongs to the stream that is the
+  /// calling thread's when receive() is called.
   Transfers(ProcessGroup& group,
             std::size_t n_slots,
-            std::optional<std::chrono::milliseconds> timeout)
-      : group_(&group), timeout_(timeout), mailbox_(std::make_shared<Mailbox>(n_slots)) {}
+            std::optional<std::chrono::milliseconds> timeout,
+            at::Device device = at::kCPU)
+      : group_(&group),
+        timeout_(timeout),
+        device_(device),
+        mailbox_(std::make_shared<Mailbox>(n_slots)) {}
 
   /// Starts to receive a message into the mailbox. Does not block.
   void receive(int from, const MessageLabel& label);
@@ -143,6 +152,7 @@ class Transfers {
 
   ProcessGroup* group_;
   std::optional<std::chrono::milliseconds> timeout_;
+  at::Device device_;
   std::shared_ptr<Mailbox>
       mailbox_;  // Shared with operations in flight, which may outlive the step.
   std::deque<Send> sends_;

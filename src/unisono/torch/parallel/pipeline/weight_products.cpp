@@ -225,7 +225,8 @@ class AddToWeight : public autograd::FunctionPreHook {
 }  // namespace
 
 bool may_add_product(const at::Tensor& weight) {
-  return weight.dim() == 2 && weight.numel() >= kLarge && weight.grad().defined();
+  return weight.is_cpu() && weight.dim() == 2 && weight.numel() >= kLarge &&
+         weight.grad().defined();
 }
 
 std::vector<WeightProduct> find_weight_products(const BackwardGraph& graph) {

@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
@@ -23,13 +28,8 @@ class NormSum {
  public:
   explicit NormSum(double type) : type_(type) {}
 
-  void add(const at::Tensor& tensor) {
-    if (tensor.numel() > 0) {
-      const double norm =
-          at::linalg_vector_norm(tensor, type_, {}, false, at::kDouble).item<double>();
-      add_value(is_max() ? norm : std::pow(norm, type_));
-    }
-  }
+  // `norm`: the norm of a tensor.
+  void add_norm(double norm) { add_value(is_max() ? norm : std::pow(norm, type_)); }
 
   void add_over(ProcessGroup& group) {
     const at::Tensor value = at::full({1}, value_, at::TensorOptions(at::kDouble));
@@ -56,6 +56,34 @@ class NormSum {
   double value_ = 0;
 };
 
+// Returns the norm of each gradient, 0 for one without elements. The host waits once for all
+// gradients on devices.
+std::vector<double> norms_of(const std::vector<PlacedTensor>& parameters, double type) {
+  std::vector<double> norms(parameters.size(), 0);
+  std::vector<std::size_t> places;
+  std::vector<at::Tensor> on_device;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& gradient = parameters[i].tensor.grad();
+    if (gradient.numel() == 0) {
+      continue;
+    }
+    const at::Tensor norm = at::linalg_vector_norm(gradient, type, {}, false, at::kDouble);
+    if (norm.is_cpu()) {
+      norms[i] = norm.item<double>();
+    } else {
+      places.push_back(i);
+      on_device.push_back(on_device.empty() ? norm : norm.to(on_device.front().device()));
+    }
+  }
+  if (!on_device.empty()) {
+    const at::Tensor all = at::stack(on_device).cpu();
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      norms[places[i]] = all[static_cast<std::int64_t>(i)].item<double>();
+    }
+  }
+  return norms;
+}
+
 }  // namespace
 
 void check_clipping(double max_norm, const ClipOptions& options) {
@@ -72,10 +100,9 @@ std::vector<PlacedTensor> with_gradients(std::vector<PlacedTensor> parameters, c
                 [](const PlacedTensor& parameter) { return !parameter.tensor.grad().defined(); });
   for (const PlacedTensor& parameter : parameters) {
     const at::Tensor& gradient = parameter.tensor.grad();
-    if (gradient.layout() != at::kStrided || !gradient.device().is_cpu()) {
+    if (gradient.layout() != at::kStrided) {
       throw Error(ErrorCode::kInvalidArgument,
-                  std::string(caller) + ": the gradient of '" + parameter.name +
-                      "' is sparse or not in CPU memory");
+                  std::string(caller) + ": the gradient of '" + parameter.name + "' is sparse");
     }
   }
   return parameters;
@@ -86,10 +113,11 @@ double norm_of_gradients(const std::vector<PlacedTensor>& parameters, const Clip
   NormSum total(options.norm_type);
   // In the order of the parameters, which is the same on all ranks of a group.
   std::vector<std::pair<std::shared_ptr<ProcessGroup>, NormSum>> of_groups;
-  for (const PlacedTensor& parameter : parameters) {
-    const at::Tensor& gradient = parameter.tensor.grad();
+  const std::vector<double> norms = norms_of(parameters, options.norm_type);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const PlacedTensor& parameter = parameters[i];
     if (!parameter.placement.split) {
-      total.add(gradient);
+      total.add_norm(norms[i]);
       continue;
     }
     auto found = std::ranges::find_if(
@@ -97,7 +125,7 @@ double norm_of_gradients(const std::vector<PlacedTensor>& parameters, const Clip
     if (found == of_groups.end()) {
       found = of_groups.insert(found, {parameter.group, NormSum(options.norm_type)});
     }
-    found->second.add(gradient);
+    found->second.add_norm(norms[i]);
   }
   for (auto& [group, sum] : of_groups) {
     sum.add_over(*group);
@@ -121,11 +149,20 @@ void clip_to_norm(const std::vector<at::Tensor>& gradients,
   const c10::NoGradGuard no_grad;
   constexpr double kAgainstZero = 1e-6;  // the same constant as in torch
   const double factor = max_norm / (norm + kAgainstZero);
-  // Also scales if the factor is NaN.
-  if (!(factor >= 1)) {
-    for (const at::Tensor& gradient : gradients) {
+  // A factor that is NaN scales as well.
+  if (factor >= 1) {
+    return;
+  }
+  std::vector<at::Tensor> on_devices;
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.is_cpu()) {
       gradient.mul_(factor);
+    } else {
+      on_devices.push_back(gradient);
     }
+  }
+  for (const auto& [kind, alike] : by_device_and_type(on_devices)) {
+    at::_foreach_mul_(alike, factor);
   }
 }
 

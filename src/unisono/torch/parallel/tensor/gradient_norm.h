@@ -13,7 +13,7 @@ namespace unisono::parallel {
 void check_clipping(double max_norm, const ClipOptions& options);
 
 /// Returns the parameters that have a gradient. Throws Error(kInvalidArgument), with the name of
-/// `caller`, for a gradient that is sparse or not in CPU memory.
+/// `caller`, for a gradient that is sparse.
 [[nodiscard]] std::vector<PlacedTensor> with_gradients(std::vector<PlacedTensor> parameters,
                                                        const char* caller);
 

@@ -18,7 +18,7 @@ namespace unisono::parallel {
 /// parameters. Parameters without a gradient are skipped; the skipped parameters must be the same
 /// on every rank.
 ///
-/// Throws Error(kInvalidArgument) for gradients that are sparse or not in CPU memory.
+/// Throws Error(kInvalidArgument) for gradients that are sparse.
 void sum_partial_gradients(const torch::nn::Module& module);
 
 /// Options of clip_grad_norm(), equal on all ranks.

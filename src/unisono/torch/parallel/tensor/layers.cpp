@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
@@ -14,6 +15,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -128,8 +130,10 @@ at::Tensor VocabParallelEmbeddingImpl::forward(const at::Tensor& ids) {
                  "; they must be i64 or i32");
   }
   if (ids.numel() > 0) {
-    const auto lowest = ids.min().item<std::int64_t>();
-    const auto highest = ids.max().item<std::int64_t>();
+    const auto [least, most] = at::aminmax(ids);
+    const at::Tensor limits = at::stack({least, most}).cpu();  // One wait for a device.
+    const auto lowest = limits[0].item<std::int64_t>();
+    const auto highest = limits[1].item<std::int64_t>();
     if (lowest < 0 || highest >= options.num_embeddings) {
       throw refuse("id " + std::to_string(lowest < 0 ? lowest : highest) +
                    " is outside the vocabulary of " + std::to_string(options.num_embeddings));

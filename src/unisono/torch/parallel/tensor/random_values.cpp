@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
@@ -91,6 +92,19 @@ std::uint64_t shared_seed(ProcessGroup& group) {
   return static_cast<std::uint64_t>(seed);
 }
 
+namespace {
+
+at::Generator new_generator(at::Device device) {
+  return device.is_cpu() ? at::make_generator<at::CPUGeneratorImpl>()
+                         : at::globalContext()
+                               .getAcceleratorHooksInterface(device.type())
+                               .getNewGenerator(device.index());
+}
+
+}  // namespace
+
+// TODO(perf): on a device each slice is a kernel; a kernel of LibTorch that draws all slices from
+// their own seeds does not exist.
 at::Tensor drop_in_slices(const at::Tensor& tensor,
                           double p,
                           std::int64_t dim,
@@ -110,7 +124,7 @@ at::Tensor drop_in_slices(const at::Tensor& tensor,
     }
   }
   const at::Tensor factors = at::empty(sizes, tensor.options().requires_grad(false));
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
+  at::Generator generator = new_generator(tensor.device());
   for (std::int64_t i = 0; i < n_slices; ++i) {
     generator.set_current_seed(
         data::Random::of_sample(static_cast<std::int64_t>(seed), 0, first_slice + i).next());

@@ -40,7 +40,7 @@ namespace unisono::parallel {
 /// Returns the tensor with each element set to 0 with probability `p`, and the other elements
 /// divided by 1 - p. The dropped elements of slice i along `dim` depend only on `seed` and
 /// `first_slice + i`, so that ranks with different slices of a tensor drop the same elements as a
-/// single rank with the whole tensor.
+/// single rank with the whole tensor, on devices of the same kind.
 [[nodiscard]] at::Tensor drop_in_slices(const at::Tensor& tensor,
                                         double p,
                                         std::int64_t dim,
