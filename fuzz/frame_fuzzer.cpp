@@ -7,8 +7,8 @@
 #include <span>
 
 #include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/stall.h"
 
 #include "expect.h"
 #include "input.h"

@@ -23,8 +23,8 @@
 #include "unisono/store/file_log.h"
 #include "unisono/store/protocol.h"
 #include "unisono/store/store_map.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/stall.h"
 
 #include "corpus.h"
 #include "operation_tag.h"

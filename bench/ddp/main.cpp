@@ -12,7 +12,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "unisono/base/error_text.h"
+#include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 
 #include "measure.h"

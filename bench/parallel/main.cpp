@@ -20,7 +20,7 @@
 #include <CLI/CLI.hpp>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/error_text.h"
+#include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 

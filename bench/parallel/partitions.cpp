@@ -16,10 +16,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 #include "unisono/torch/parallel/tensor/layers.h"
-#include "unisono/torch/parallel/tensor/placement.h"
-#include "unisono/torch/parallel/tensor/state.h"
-#include "unisono/torch/tensor/collectives.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace bench {
 namespace {

@@ -30,7 +30,6 @@
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 #include "unisono/store/testing/counting_store.h"
 

@@ -8,7 +8,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/net/address.h"
 #include "unisono/store/store.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 
 #include "client.h"

@@ -7,9 +7,7 @@
 #include "unisono/data/samplers/data_partitioner.h"         // IWYU pragma: export
 #include "unisono/data/samplers/distributed_sampler.h"      // IWYU pragma: export
 #include "unisono/data/samplers/length_bucketed_sampler.h"  // IWYU pragma: export
-#include "unisono/data/samplers/resumable_sampler.h"        // IWYU pragma: export
 #include "unisono/data/samplers/sampler.h"                  // IWYU pragma: export
-#include "unisono/data/samplers/weighted_random_sampler.h"  // IWYU pragma: export
 #include "unisono/datasets/cifar.h"                         // IWYU pragma: export
 #include "unisono/datasets/csv.h"                           // IWYU pragma: export
 #include "unisono/datasets/decode_image.h"                  // IWYU pragma: export

@@ -9,7 +9,6 @@
 #include <c10/util/Exception.h>
 
 #include "unisono/base/error.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/process_group.h"
 
 #include "errors.h"

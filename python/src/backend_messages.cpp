@@ -10,7 +10,6 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "unisono/base/buffer.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 

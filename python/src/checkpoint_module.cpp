@@ -17,7 +17,7 @@
 #include "unisono/base/error.h"
 #include "unisono/base/file.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/tensor/hash.h"
 
 #include "backend.h"

@@ -9,7 +9,6 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 
 #include "c10d_store.h"

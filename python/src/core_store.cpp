@@ -18,9 +18,8 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/connect_store.h"
-#include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
 
 #include "bytes.h"
 #include "errors.h"

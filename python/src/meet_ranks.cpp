@@ -16,7 +16,7 @@
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/rendezvous/this_node.h"
-#include "unisono/store/prefix_store.h"
+#include "unisono/store/store.h"
 
 #include "core_store.h"
 #include "rendezvous_generation.h"

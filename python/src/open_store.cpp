@@ -14,7 +14,6 @@
 #include "unisono/rendezvous/secret.h"
 #include "unisono/rendezvous/serve_store.h"
 #include "unisono/store/store.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 
 #include "core_store.h"

@@ -16,7 +16,7 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/comm_hooks/quantize.h"
+#include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
 
 #include "backend.h"
 #include "backend_run.h"

@@ -6,7 +6,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
-#include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 
 namespace unisono::python {

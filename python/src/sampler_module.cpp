@@ -6,7 +6,6 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "unisono/data/samplers/distributed_sampler.h"
-#include "unisono/data/samplers/resumable_sampler.h"
 
 namespace unisono::python {
 

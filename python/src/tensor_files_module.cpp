@@ -14,7 +14,7 @@
 #include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 
 #include "backend.h"
 #include "backend_run.h"

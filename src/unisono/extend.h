@@ -7,5 +7,5 @@
 #include "unisono/rendezvous/methods/discovery.h"  // IWYU pragma: export
 #include "unisono/store/hash_store.h"              // IWYU pragma: export
 #include "unisono/store/store.h"                   // IWYU pragma: export
-#include "unisono/store/tcp_host.h"                // IWYU pragma: export
+#include "unisono/store/tcp_store.h"               // IWYU pragma: export
 #include "unisono/unisono.h"                       // IWYU pragma: export

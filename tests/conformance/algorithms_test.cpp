@@ -16,7 +16,7 @@
 #include "unisono/base/reduction.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/transport/traffic.h"
+#include "unisono/transport/rank_table.h"
 
 #include "reference.h"
 #include "support/ranks.h"

@@ -15,7 +15,6 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
 

@@ -11,7 +11,7 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/store/hash_store.h"
-#include "unisono/store/prefix_store.h"
+#include "unisono/store/store.h"
 
 #include "new_group_support.h"
 #include "support/ranks.h"

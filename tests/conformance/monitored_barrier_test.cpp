@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 

@@ -16,7 +16,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/store/hash_store.h"
-#include "unisono/store/prefix_store.h"
+#include "unisono/store/store.h"
 #include "unisono/store/testing/counting_store.h"
 
 #include "new_group_support.h"

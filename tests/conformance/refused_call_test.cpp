@@ -11,7 +11,6 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
 

@@ -13,7 +13,7 @@
 #include "unisono/base/buffer.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/net/address.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
 
 #include "support/ranks.h"
 

@@ -18,7 +18,6 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
-#include "unisono/torch/ddp/comm_hooks/power_sgd.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 
 #include "rank_threads.h"

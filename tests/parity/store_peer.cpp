@@ -23,7 +23,6 @@
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
 #include "unisono/store/store.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 
 namespace {

@@ -19,8 +19,7 @@
 #include <torch/types.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 
 #include "rank_threads.h"

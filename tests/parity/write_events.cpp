@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "unisono/report/event_file.h"
 #include "unisono/report/progress.h"
 
 namespace {

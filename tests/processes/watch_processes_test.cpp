@@ -17,7 +17,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/log.h"
 #include "unisono/net/address.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 
 #include "processes/spawn.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "unisono/net/address.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
 
 namespace unisono::test {
 namespace {

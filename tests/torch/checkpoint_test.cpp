@@ -1,4 +1,4 @@
-#include "unisono/torch/checkpoint.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 
 #include <sys/resource.h>
 

@@ -14,7 +14,6 @@
 #include <torch/types.h>
 
 #include "unisono/base/error.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 

@@ -12,7 +12,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/tensor.h"
 
 #include "rank_threads.h"

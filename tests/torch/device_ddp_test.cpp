@@ -48,8 +48,7 @@ std::vector<at::Tensor> train(const std::shared_ptr<ProcessGroup>& group,
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     for (int part = 0; part < training.n_micro_batches; ++part) {
-      const Sample host =
-          make_sample(step * 10 + part, group->rank(), kBatchSize, torch::kFloat);
+      const Sample host = make_sample(step * 10 + part, group->rank(), kBatchSize, torch::kFloat);
       const Sample sample{.images = host.images.to(device), .labels = host.labels.to(device)};
       if (part + 1 < training.n_micro_batches) {
         const auto alone = model.no_sync();

@@ -10,7 +10,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/parallel/tensor/layers.h"
 
 namespace unisono::testing {

@@ -25,12 +25,12 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/nn/sync_batch_norm.h"
 #include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 #include "unisono/torch/parallel/tensor/functions.h"
-#include "unisono/torch/parallel/tensor/gradients.h"
 #include "unisono/torch/parallel/tensor/layers.h"
 #include "unisono/torch/tensor/random_state.h"
 

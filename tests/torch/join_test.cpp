@@ -1,7 +1,5 @@
 // Ranks with different numbers of batches.
 
-#include "unisono/torch/ddp/join.h"
-
 #include <array>
 #include <cstddef>
 #include <functional>

@@ -19,12 +19,10 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
-#include "unisono/torch/ddp/comm_hooks/power_sgd.h"
-#include "unisono/torch/ddp/comm_hooks/quantize.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/tensor/hash.h"
 #include "unisono/torch/tensor/tensor.h"
-#include "unisono/transport/traffic.h"
+#include "unisono/transport/rank_table.h"
 
 #include "canonical.h"
 #include "models.h"

@@ -19,8 +19,8 @@
 #include "unisono/torch/nn/data_parallel.h"
 #include "unisono/torch/nn/sync_batch_norm.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 #include "unisono/torch/parallel/tensor/functions.h"
-#include "unisono/torch/parallel/tensor/gradients.h"
 #include "unisono/torch/parallel/tensor/layers.h"
 
 #include "pipelines.h"

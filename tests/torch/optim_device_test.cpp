@@ -14,7 +14,7 @@
 #include "unisono/torch/amp/amp.h"
 #include "unisono/torch/optim/optimizers.h"
 #include "unisono/torch/optim/weight_average.h"
-#include "unisono/torch/parallel/tensor/gradients.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 
 #include "sim_test.h"
 

@@ -14,8 +14,7 @@
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 

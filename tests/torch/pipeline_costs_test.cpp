@@ -6,7 +6,7 @@
 
 #include "unisono/base/error.h"
 #include "unisono/pipeline/layer_costs.h"
-#include "unisono/torch/parallel/pipeline/measure_layers.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
 
 #include "pipelines.h"
 #include "support/throws_error.h"

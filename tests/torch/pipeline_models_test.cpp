@@ -19,7 +19,7 @@
 #include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
-#include "unisono/torch/tensor/collectives.h"
+#include "unisono/torch/tensor/tensor.h"
 
 #include "canonical.h"
 #include "pipelines.h"

@@ -16,8 +16,8 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
+#include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
-#include "unisono/torch/parallel/thread_ranks.h"
 
 #include "canonical.h"
 #include "pipelines.h"

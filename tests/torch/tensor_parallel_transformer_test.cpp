@@ -21,14 +21,12 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 #include "unisono/torch/parallel/tensor/functions.h"
-#include "unisono/torch/parallel/tensor/gradients.h"
 #include "unisono/torch/parallel/tensor/layers.h"
-#include "unisono/torch/parallel/tensor/placement.h"
-#include "unisono/torch/parallel/tensor/state.h"
 
 #include "divided_models.h"
 #include "rank_threads.h"

@@ -13,15 +13,12 @@
 #include <torch/utils.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/nn/activation_checkpoint.h"
 #include "unisono/torch/parallel/mesh.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 #include "unisono/torch/parallel/tensor/functions.h"
-#include "unisono/torch/parallel/tensor/gradients.h"
-#include "unisono/torch/parallel/tensor/placement.h"
-#include "unisono/torch/parallel/tensor/state.h"
 
 #include "divided_models.h"
 

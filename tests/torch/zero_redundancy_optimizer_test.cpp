@@ -25,8 +25,7 @@
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/save.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/checkpoint.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/ddp/distributed_data_parallel.h"
 #include "unisono/torch/optim/optimizers.h"
 

@@ -23,7 +23,6 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/base/error_text.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/pipeline/known_schedules.h"
 #include "unisono/pipeline/layer_costs.h"

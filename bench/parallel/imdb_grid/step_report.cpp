@@ -14,7 +14,6 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/pipeline/layer_costs.h"
 #include "unisono/pipeline/timeline.h"
-#include "unisono/torch/parallel/pipeline/measure_layers.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 
 #include "options.h"

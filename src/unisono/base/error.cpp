@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <string_view>
 #include <system_error>
+
+#include "unisono/base/config.h"
 
 namespace unisono {
 
@@ -41,6 +45,26 @@ Error system_error(const std::string& what, int error_number) {
       ErrorCode::kSystem,
       fmt::format(
           "{}: {} (errno {})", what, std::generic_category().message(error_number), error_number)};
+}
+
+std::string error_text(const std::exception& error) {
+  constexpr std::string_view kStack = "\nException raised from ";
+  constexpr std::string_view kFrame = "\nframe #";
+  const std::string_view whole = error.what();
+  const std::size_t begin = whole.find(kStack);
+  if (begin == std::string_view::npos || process_environment()("UNISONO_LOG") == "debug") {
+    return std::string(whole);
+  }
+  std::size_t end = whole.find('\n', begin + 1);
+  while (end != std::string_view::npos && whole.substr(end).starts_with(kFrame)) {
+    end = whole.find('\n', end + 1);
+  }
+  std::string text(whole.substr(0, begin));
+  text += end == std::string_view::npos ? "" : whole.substr(end);
+  while (text.ends_with('\n')) {
+    text.pop_back();
+  }
+  return text;
 }
 
 namespace detail {

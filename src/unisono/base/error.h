@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -39,6 +40,20 @@ class Error : public std::runtime_error {
 
 /// Returns an Error(kSystem) with the message "`what`: text of `error_number` (errno NN)".
 [[nodiscard]] Error system_error(const std::string& what, int error_number);
+
+/// Returns the text of an exception for users: what() without the stack trace that LibTorch appends
+/// to each of its exceptions. The 20 and more lines of addresses hide the message, so that a
+/// terminal or a report does not show the message. With UNISONO_LOG=debug the text is complete.
+///
+/// For the end of a program:
+///
+///     } catch (const std::exception& error) {
+///       std::fprintf(stderr, "train: %s\n", unisono::error_text(error).c_str());
+///     }
+///
+/// Thread-safe. Recognizes the stack trace by the first line and therefore needs no LibTorch.
+/// Handles a text that embeds the text of another exception.
+[[nodiscard]] std::string error_text(const std::exception& error);
 
 namespace detail {
 [[noreturn]] void check_failed(const char* condition,

@@ -15,6 +15,7 @@
 #include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/model_files.h"
 #include "unisono/checkpoint/plan.h"
+#include "unisono/checkpoint/safetensors.h"
 #include "unisono/checkpoint/safetensors_header.h"
 
 namespace unisono::checkpoint {

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "unisono/checkpoint/manifest.h"
-#include "unisono/checkpoint/safetensors.h"
 #include "unisono/checkpoint/tensor_box.h"
 
 namespace unisono::checkpoint {
 
 struct ModelFiles;
+class SafetensorsFile;
 
 /// A tensor of a checkpoint and its parts. Part `i` covers `boxes[i]` and is tensor `indices[i]` of
 /// file `files[i]`.

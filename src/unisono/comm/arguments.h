@@ -12,9 +12,9 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/base/reduction.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/group_state.h"
 #include "unisono/comm/options.h"
+#include "unisono/comm/process_group.h"
 #include "unisono/engine/engine.h"
 #include "unisono/transport/descriptor.h"
 

@@ -18,9 +18,9 @@
 #include "unisono/base/mutex.h"
 #include "unisono/base/wait_record.h"
 #include "unisono/collective/topology.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/group_setup.h"
 #include "unisono/comm/group_waits.h"
+#include "unisono/comm/process_group.h"
 #include "unisono/engine/engine.h"
 #include "unisono/engine/group_engine.h"
 #include "unisono/net/hello.h"
@@ -32,7 +32,6 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/rank_table.h"
-#include "unisono/transport/stall.h"
 #include "unisono/transport/traffic.h"
 
 namespace unisono::comm {

@@ -19,8 +19,8 @@
 #include "unisono/engine/group_engine.h"
 #include "unisono/peers/status_client.h"
 #include "unisono/transport/describe.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/failure.h"
-#include "unisono/transport/stall.h"
 
 namespace unisono::comm {
 

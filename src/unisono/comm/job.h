@@ -33,9 +33,9 @@
 #include "unisono/peers/peer_monitor.h"
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/launch_info.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/rank_table.h"
 #include "unisono/transport/shm/node_memory.h"
-#include "unisono/transport/stall.h"
 
 namespace unisono::comm {
 

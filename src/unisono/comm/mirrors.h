@@ -17,6 +17,7 @@ class Mirrors {
  public:
   Mirrors() = default;
   explicit Mirrors(const engine::Operation& operation);
+
   explicit Mirrors(const Buffer& buffer) { add(buffer); }
 
   [[nodiscard]] bool is_empty() const { return mirrors_.empty(); }

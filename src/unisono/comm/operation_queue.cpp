@@ -6,10 +6,10 @@
 
 #include "unisono/base/error.h"
 #include "unisono/base/thread.h"
-#include "unisono/comm/errors.h"
 #include "unisono/comm/mirrors.h"
+#include "unisono/comm/process_group.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::comm {
 

@@ -22,8 +22,8 @@ class Work {
   explicit Work(std::shared_ptr<comm::WorkState> state) : state_(std::move(state)) {}
 
   /// Waits until the operation has ended; throws the operation's error. Results in the memory of a
-  /// device may still be on their way: the work that this thread passes to its current stream of the
-  /// device from now on waits for the results.
+  /// device may still be on their way: the work that this thread passes to its current stream of
+  /// the device from now on waits for the results.
   ///
   /// Needs no timeout, because the operation itself fails at its timeout. An interruption (see
   /// set_interruption_check()) ends the wait, but not the operation.

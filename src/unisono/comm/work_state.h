@@ -13,7 +13,7 @@
 #include "unisono/comm/mirrors.h"
 #include "unisono/engine/engine.h"
 #include "unisono/peers/long_waits.h"
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::comm {
 

@@ -2,21 +2,31 @@
 
 #include <utility>
 
+#include "unisono/base/mutex.h"
+
 namespace unisono::data {
 
-BatchPool::BatchPool(SampleFormat format, std::size_t max_kept)
-    : format_(std::move(format)), max_kept_(max_kept) {
+struct BatchPool::KeptBlocks {
   // give_back() must not allocate.
-  kept_.reserve(max_kept_);
-}
+  explicit KeptBlocks(std::size_t n_most) : max_kept(n_most) { blocks.reserve(n_most); }
+
+  const std::size_t max_kept;
+  Mutex mutex;
+  std::vector<std::unique_ptr<BatchStorage>> blocks UNISONO_GUARDED_BY(mutex);
+};
+
+BatchPool::BatchPool(SampleFormat format, std::size_t max_kept)
+    : format_(std::move(format)), kept_(std::make_unique<KeptBlocks>(max_kept)) {}
+
+BatchPool::~BatchPool() = default;
 
 std::unique_ptr<BatchStorage> BatchPool::take(std::size_t n_samples) {
   std::unique_ptr<BatchStorage> storage;
   {
-    const MutexLock lock(mutex_);
-    if (!kept_.empty()) {
-      storage = std::move(kept_.back());
-      kept_.pop_back();
+    const MutexLock lock(kept_->mutex);
+    if (!kept_->blocks.empty()) {
+      storage = std::move(kept_->blocks.back());
+      kept_->blocks.pop_back();
     }
   }
   if (storage == nullptr) {
@@ -28,15 +38,15 @@ std::unique_ptr<BatchStorage> BatchPool::take(std::size_t n_samples) {
 }
 
 void BatchPool::give_back(std::unique_ptr<BatchStorage> storage) noexcept {
-  const MutexLock lock(mutex_);
-  if (kept_.size() < max_kept_) {
-    kept_.push_back(std::move(storage));
+  const MutexLock lock(kept_->mutex);
+  if (kept_->blocks.size() < kept_->max_kept) {
+    kept_->blocks.push_back(std::move(storage));
   }
 }
 
 std::size_t BatchPool::n_kept() const {
-  const MutexLock lock(mutex_);
-  return kept_.size();
+  const MutexLock lock(kept_->mutex);
+  return kept_->blocks.size();
 }
 
 Batch::Batch(std::shared_ptr<BatchPool> pool, std::size_t n_samples)

@@ -9,7 +9,6 @@
 
 #include "unisono/base/buffer.h"
 #include "unisono/base/error.h"
-#include "unisono/base/mutex.h"
 
 namespace unisono::data {
 
@@ -35,6 +34,12 @@ class BatchPool {
  public:
   /// Keeps `max_kept` unused blocks at most.
   BatchPool(SampleFormat format, std::size_t max_kept);
+  ~BatchPool();
+
+  BatchPool(const BatchPool&) = delete;
+  BatchPool& operator=(const BatchPool&) = delete;
+  BatchPool(BatchPool&&) = delete;
+  BatchPool& operator=(BatchPool&&) = delete;
 
   [[nodiscard]] const SampleFormat& format() const { return format_; }
 
@@ -48,10 +53,10 @@ class BatchPool {
   [[nodiscard]] std::size_t n_kept() const;
 
  private:
+  struct KeptBlocks;
+
   const SampleFormat format_;
-  const std::size_t max_kept_;
-  mutable Mutex mutex_;
-  std::vector<std::unique_ptr<BatchStorage>> kept_ UNISONO_GUARDED_BY(mutex_);
+  const std::unique_ptr<KeptBlocks> kept_;
 };
 
 /// Samples of a data set, contiguous in memory, with their labels.

@@ -11,11 +11,14 @@
 #include <vector>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/loaded_mpi.h"
 #include "unisono/base/reduction.h"
 #include "unisono/engine/engine.h"
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/rank_table.h"
+
+namespace unisono {
+enum class MpiImplementation : std::uint8_t;
+}  // namespace unisono
 
 namespace unisono::engine {
 

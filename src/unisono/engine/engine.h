@@ -16,7 +16,6 @@
 #include "unisono/base/error.h"
 #include "unisono/base/reduction.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/stall.h"
 
 namespace unisono::engine {
 

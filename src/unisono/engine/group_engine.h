@@ -20,7 +20,6 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/failure.h"
 #include "unisono/transport/rank_table.h"
-#include "unisono/transport/stall.h"
 #include "unisono/transport/traffic.h"
 
 namespace unisono::engine {

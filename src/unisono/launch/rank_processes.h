@@ -17,7 +17,7 @@
 #include "unisono/base/fd.h"
 #include "unisono/launch/environment.h"
 #include "unisono/launch/spawn_ranks.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
 
 namespace unisono::launch {
 

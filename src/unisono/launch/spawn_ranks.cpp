@@ -11,7 +11,7 @@
 
 #include "unisono/base/config.h"
 #include "unisono/base/deadline.h"
-#include "unisono/base/error_text.h"
+#include "unisono/base/error.h"
 #include "unisono/launch/rank_processes.h"
 
 namespace unisono {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::peers {
 

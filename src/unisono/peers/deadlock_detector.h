@@ -12,9 +12,9 @@
 #include "unisono/base/mutex.h"
 #include "unisono/peers/control_plane.h"
 #include "unisono/peers/group_registry.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
 #include "unisono/transport/rank_table.h"
-#include "unisono/transport/stall.h"
 
 namespace unisono::peers {
 

@@ -20,7 +20,6 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/dial.h"
 #include "unisono/transport/rank_table.h"
-#include "unisono/transport/stall.h"
 
 namespace unisono::peers {
 

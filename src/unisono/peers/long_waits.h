@@ -15,7 +15,7 @@
 #include "unisono/base/log.h"
 #include "unisono/base/mutex.h"
 #include "unisono/base/wait_record.h"
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::peers {
 

@@ -19,7 +19,6 @@
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/dial.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/stall.h"
 
 namespace unisono::peers {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "unisono/transport/descriptor.h"
 #include "unisono/transport/frame.h"
-#include "unisono/transport/stall.h"
 
 namespace unisono::peers {
 namespace {

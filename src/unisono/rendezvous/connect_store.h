@@ -13,7 +13,6 @@
 #include "unisono/rendezvous/launch_info.h"
 #include "unisono/rendezvous/serve_store.h"
 #include "unisono/store/store.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {

@@ -16,7 +16,6 @@
 #include "unisono/rendezvous/connect_store.h"
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
-#include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 
 namespace unisono::rendezvous {

@@ -24,7 +24,6 @@
 #include "unisono/rendezvous/roster/exchange_roster.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/rendezvous/testing/ranks.h"
-#include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/tcp_store.h"
 

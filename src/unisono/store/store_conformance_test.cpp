@@ -23,7 +23,6 @@
 #include "unisono/base/deadline.h"
 #include "unisono/base/error.h"
 #include "unisono/store/hash_store.h"
-#include "unisono/store/prefix_store.h"
 #include "unisono/store/store.h"
 #include "unisono/store/testing/stores.h"
 

@@ -5,7 +5,7 @@
 
 #include "unisono/net/address.h"
 #include "unisono/net/event_loop.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
 
 namespace unisono::store {
 

@@ -17,7 +17,6 @@
 #include "unisono/net/io.h"
 #include "unisono/net/socket.h"
 #include "unisono/store/protocol.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/testing/stores.h"
 #include "unisono/store/timed_mutex.h"
 

@@ -7,6 +7,18 @@
 
 #include "unisono/net/address.h"
 
+namespace unisono {
+
+/// Payload bytes, without headers, that a rank's collectives exchanged with a rank of another node.
+struct RankTraffic {
+  std::int64_t sent_bytes = 0;
+  std::int64_t received_bytes = 0;
+
+  friend bool operator==(const RankTraffic&, const RankTraffic&) = default;
+};
+
+}  // namespace unisono
+
 namespace unisono::transport {
 
 /// Identity and address of a rank of a group, for the other ranks.

@@ -5,17 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace unisono {
+#include "unisono/transport/rank_table.h"
 
-/// Payload bytes, without headers, that a rank's collectives exchanged with a rank of another node.
-struct RankTraffic {
-  std::int64_t sent_bytes = 0;
-  std::int64_t received_bytes = 0;
-
-  friend bool operator==(const RankTraffic&, const RankTraffic&) = default;
-};
-
-namespace transport {
+namespace unisono::transport {
 
 /// Traffic counters by rank. A single thread counts; any thread may call read().
 class TrafficCounters {
@@ -54,5 +46,4 @@ class TrafficCounters {
   std::vector<Counter> counters_;
 };
 
-}  // namespace transport
-}  // namespace unisono
+}  // namespace unisono::transport

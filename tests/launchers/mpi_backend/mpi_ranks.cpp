@@ -22,7 +22,7 @@
 #include "unisono/comm/objects.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/net/address.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
 
 #include "conformance/tested_backend.h"
 #include "everyone.h"

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
-#include "unisono/data/samplers/resumable_sampler.h"
 
 #include "support/throws_error.h"
 

@@ -1,5 +1,3 @@
-#include "unisono/data/samplers/resumable_sampler.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -9,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/data/samplers/distributed_sampler.h"
 
 #include "support/throws_error.h"
 

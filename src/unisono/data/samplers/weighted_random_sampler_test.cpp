@@ -1,5 +1,3 @@
-#include "unisono/data/samplers/weighted_random_sampler.h"
-
 #include <cstddef>
 #include <limits>
 #include <map>
@@ -9,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "unisono/base/error.h"
+#include "unisono/data/samplers/sampler.h"
 
 #include "support/throws_error.h"
 

@@ -27,7 +27,6 @@
 #include "unisono/engine/native/shared_memory.h"
 #include "unisono/kernels/reduce.h"
 #include "unisono/transport/descriptor.h"
-#include "unisono/transport/stall.h"
 #include "unisono/transport/traffic.h"
 
 namespace unisono::engine {

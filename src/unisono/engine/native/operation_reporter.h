@@ -12,9 +12,9 @@
 #include "unisono/engine/group_engine.h"
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/operation_context.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/remote/connection.h"
 #include "unisono/transport/remote/peer_table.h"
-#include "unisono/transport/stall.h"
 #include "unisono/transport/wait.h"
 
 namespace unisono::engine {

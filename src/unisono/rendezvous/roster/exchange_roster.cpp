@@ -16,7 +16,7 @@
 #include "unisono/base/text.h"
 #include "unisono/net/hello.h"
 #include "unisono/rendezvous/this_node.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {
 namespace {

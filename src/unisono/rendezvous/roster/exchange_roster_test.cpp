@@ -16,8 +16,7 @@
 #include "unisono/base/error.h"
 #include "unisono/net/address.h"
 #include "unisono/rendezvous/testing/ranks.h"
-#include "unisono/store/prefix_store.h"
-#include "unisono/store/tcp_host.h"
+#include "unisono/store/store.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::rendezvous {

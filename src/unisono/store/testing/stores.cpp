@@ -15,8 +15,8 @@
 #include "unisono/net/socket.h"
 #include "unisono/store/file_store.h"
 #include "unisono/store/hash_store.h"
-#include "unisono/store/prefix_store.h"
 #include "unisono/store/protocol.h"
+#include "unisono/store/store.h"
 
 #include "support/temporary_folder.h"
 

@@ -14,7 +14,6 @@
 #include "unisono/base/mutex.h"
 #include "unisono/net/address.h"
 #include "unisono/store/store.h"
-#include "unisono/store/tcp_host.h"
 #include "unisono/store/tcp_store.h"
 
 namespace unisono::store::testing {

@@ -15,8 +15,7 @@
 #include <torch/serialize/archive.h>
 
 #include "unisono/base/error.h"
-#include "unisono/torch/checkpoint.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/tensor/named_tensor.h"
 #include "unisono/torch/tensor/tensor.h"
 

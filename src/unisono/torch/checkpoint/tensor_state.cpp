@@ -1,5 +1,3 @@
-#include "unisono/torch/checkpoint/tensor_state.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -15,6 +13,7 @@
 #include "unisono/base/error.h"
 #include "unisono/checkpoint/latest.h"
 #include "unisono/checkpoint/safetensors.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/tensor/tensor.h"
 

@@ -10,7 +10,6 @@
 #include <ATen/ops/zeros.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/error_text.h"
 #include "unisono/base/mutex.h"
 #include "unisono/torch/tensor/tensor.h"
 

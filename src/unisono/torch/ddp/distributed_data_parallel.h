@@ -11,11 +11,9 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/report/step_report.h"
-#include "unisono/torch/ddp/any_module.h"
 #include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/module_call.h"
 #include "unisono/torch/ddp/options.h"
-#include "unisono/torch/ddp/output_tensors.h"
 #include "unisono/torch/ddp/replica.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
@@ -193,13 +191,7 @@ class DistributedDataParallel {
   }
 
   /// Returns this rank's shards in ascending order.
-  [[nodiscard]] std::vector<int> shards() const {
-    std::vector<int> shards;
-    for (int shard = replica_.shards().lo; shard < replica_.shards().hi; ++shard) {
-      shards.push_back(shard);
-    }
-    return shards;
-  }
+  [[nodiscard]] std::vector<int> shards() const { return replica_.shards(); }
 
   /// Number of steps that for_each_shard() has made. Set the number when training continues from a
   /// checkpoint.

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <optional>
 #include <vector>
 
 #include "unisono/torch/ddp/options.h"
@@ -19,44 +17,6 @@ struct PassPart {
   bool has_thawed = false;  ///< Parameters that the others don't know of.
   bool is_step = false;     ///< No pass, but the step of an optimizer.
   std::size_t model = 0;    ///< With is_step: the number of the model in join().
-};
-
-/// Implementation of unisono::join() for at least one replica.
-int run_joined(const std::vector<Replica*>& replicas,
-               const JoinOptions& options,
-               const std::function<void()>& loop);
-
-/// Ties an optimizer with a collective step() to a model, so that finished ranks under join() take
-/// part in the step. Shared by the optimizer and the model, which may be destroyed in either order.
-/// Not thread-safe.
-class JoinedStep {
- public:
-  /// Called on a finished rank while the other ranks step; `root` is a rank that steps.
-  using Shadow = std::function<void(int root)>;
-
-  /// Without `shadow`, finished ranks cannot take part in the step, and join() of the model is
-  /// refused.
-  explicit JoinedStep(Shadow shadow = nullptr);
-
-  /// Called by each step() before its own operations. Under join(), notifies the finished ranks and
-  /// returns a rank that has batches. Returns std::nullopt outside of join().
-  std::optional<int> announce();
-
-  [[nodiscard]] bool has_shadow() const { return shadow_ != nullptr; }
-
-  /// Repeats the operations of one optimizer step on a rank that has no batch left. `root` is a
-  /// rank that makes the step.
-  void run_shadow(int root) const { shadow_(root); }
-
-  /// Sets the model; null when the model is destroyed.
-  void set_model(Replica* replica) { replica_ = replica; }
-
-  /// Called when the optimizer is destroyed; unties the optimizer from the model.
-  void stop();
-
- private:
-  Shadow shadow_;
-  Replica* replica_ = nullptr;
 };
 
 /// State of one model under join(), where passes are announced so that ranks without batches can

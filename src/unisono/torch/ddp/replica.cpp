@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -13,10 +14,12 @@
 #include "unisono/torch/ddp/features/unfreezing.h"
 #include "unisono/torch/ddp/features/weighted_samples.h"
 #include "unisono/torch/ddp/gradient_hooks.h"
+#include "unisono/torch/ddp/join.h"
 #include "unisono/torch/ddp/logical_ranks/logical_ranks.h"
 #include "unisono/torch/ddp/model_check.h"
 #include "unisono/torch/ddp/pass_feature.h"
 #include "unisono/torch/ddp/reducer.h"
+#include "unisono/torch/ddp/wrapped_tensors.h"
 #include "unisono/torch/tensor/agreement.h"
 #include "unisono/torch/tensor/hash.h"
 
@@ -73,7 +76,7 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
     : group_(std::move(group)),
       options_(options),
       buffers_(buffers, "buffers"),
-      wrapped_(parameters, buffers),
+      wrapped_(std::make_unique<WrappedTensors>(parameters, buffers)),
       has_sparse_(!sparse.empty()) {
   if (group_ == nullptr) {
     reject("the process group is null");
@@ -98,7 +101,7 @@ Replica::Replica(std::shared_ptr<ProcessGroup> group,
                                                    .parameters = std::move(trained),
                                                    .is_sparse = std::move(is_sparse),
                                                    .buffers = buffers});
-  unfreezing_ = std::make_unique<Unfreezing>(wrapped_, *reducer_, sparse);
+  unfreezing_ = std::make_unique<Unfreezing>(*wrapped_, *reducer_, sparse);
   logical_ = reducer_->find<LogicalRanks>();
   weighted_ = reducer_->find<WeightedSamples>();
 }
@@ -111,8 +114,8 @@ Replica::~Replica() {
 
 void Replica::check_parameters(const std::vector<at::Tensor>& parameters,
                                const std::function<std::vector<NamedTensor>()>& named) const {
-  if (c10::GradMode::is_enabled() && !wrapped_.are_all_of(parameters)) {
-    refuse(wrapped_.find_replacement(named()));
+  if (c10::GradMode::is_enabled() && !wrapped_->are_all_of(parameters)) {
+    refuse(wrapped_->find_replacement(named()));
   }
 }
 
@@ -131,7 +134,7 @@ void Replica::before_forward(bool is_training) {
   }
   const bool has_gradients = c10::GradMode::is_enabled();
   if (has_gradients) {
-    refuse(wrapped_.find_conversion());
+    refuse(wrapped_->find_conversion());
     if (is_in_step_) {
       unfreezing_->refuse_within(logical_ != nullptr ? "for_each_shard()" : "run_step()");
     }
@@ -139,7 +142,7 @@ void Replica::before_forward(bool is_training) {
   PassPart part{.is_active = true,
                 .is_synchronized = is_synchronized_,
                 .is_training = is_training,
-                .has_thawed = has_gradients && wrapped_.has_thawed()};
+                .has_thawed = has_gradients && wrapped_->has_thawed()};
   const StepTimer::Time begin = std::chrono::steady_clock::now();
   if (weighted_ != nullptr) {
     before_weighted_forward(part);
@@ -178,8 +181,11 @@ LogicalRanks& Replica::logical() const {
   return *logical_;
 }
 
-collective::RankRange Replica::shards() const {
-  return logical().shards();
+std::vector<int> Replica::shards() const {
+  const ShardRange own = logical().shards();
+  std::vector<int> shards(static_cast<std::size_t>(own.size()));
+  std::iota(shards.begin(), shards.end(), own.lo);
+  return shards;
 }
 
 std::int64_t Replica::shard_step() const {
@@ -192,7 +198,7 @@ void Replica::set_shard_step(std::int64_t step) {
 
 void Replica::run_shards(const std::function<void(int)>& run_shard) {
   LogicalRanks& step = logical();
-  unfreezing_->take_in(wrapped_.has_thawed());
+  unfreezing_->take_in(wrapped_->has_thawed());
   is_in_step_ = true;
   try {
     step.run(*reducer_, [this](bool is_on) { set_synchronized(is_on); }, run_shard);
@@ -251,11 +257,11 @@ void Replica::check_step(std::int64_t n_samples) const {
 
 bool Replica::run_step(std::int64_t n_samples, const std::function<void()>& run_passes) {
   check_step(n_samples);
-  refuse(wrapped_.find_conversion());
+  refuse(wrapped_->find_conversion());
   const StepTimer::Time begin = std::chrono::steady_clock::now();
   take_votes();
   explain_uneven_inputs([&] {
-    prepare_pass({.is_active = true, .is_synchronized = true, .has_thawed = wrapped_.has_thawed()},
+    prepare_pass({.is_active = true, .is_synchronized = true, .has_thawed = wrapped_->has_thawed()},
                  root_);
   });
   reducer_->timer().begin(begin);
@@ -334,7 +340,7 @@ void Replica::end_join() noexcept {
 
 int Replica::take_final_values() {
   const int root = join_->root();
-  CoalescedBroadcast(wrapped_.parameters(), "parameters").run(*group_, options_.timeout, root);
+  CoalescedBroadcast(wrapped_->parameters(), "parameters").run(*group_, options_.timeout, root);
   buffers_.run(*group_, options_.timeout, root);
   return root;
 }
@@ -381,7 +387,7 @@ void Replica::set_hook(CommHook hook) {
 
 void Replica::check_consistent() const {
   unisono::check_consistent(
-      *group_, wrapped_.parameters(), "DistributedDataParallel", options_.timeout);
+      *group_, wrapped_->parameters(), "DistributedDataParallel", options_.timeout);
 }
 
 StepReport Replica::report() const {

@@ -12,15 +12,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "unisono/collective/canonical_tree.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/report/step_report.h"
 #include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/join.h"
 #include "unisono/torch/ddp/options.h"
-#include "unisono/torch/ddp/wrapped_tensors.h"
-#include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/named_tensor.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace torch::nn {
 class Module;
@@ -28,14 +25,56 @@ class Module;
 
 namespace unisono::ddp {
 
+class JoinSession;
 class LogicalRanks;
+struct PassPart;
 class Reducer;
+class Replica;
 class Unfreezing;
 class WeightedSamples;
+class WrappedTensors;
 
 /// Returns the weights of the module's Embedding and EmbeddingBag layers that were built with
 /// sparse(true).
 [[nodiscard]] std::vector<at::Tensor> sparse_parameters(const torch::nn::Module& module);
+
+/// Implementation of unisono::join() for at least one replica.
+int run_joined(const std::vector<Replica*>& replicas,
+               const JoinOptions& options,
+               const std::function<void()>& loop);
+
+/// Ties an optimizer with a collective step() to a model, so that finished ranks under join() take
+/// part in the step. Shared by the optimizer and the model, which may be destroyed in either order.
+/// Not thread-safe.
+class JoinedStep {
+ public:
+  /// Called on a finished rank while the other ranks step; `root` is a rank that steps.
+  using Shadow = std::function<void(int root)>;
+
+  /// Without `shadow`, finished ranks cannot take part in the step, and join() of the model is
+  /// refused.
+  explicit JoinedStep(Shadow shadow = nullptr);
+
+  /// Called by each step() before its own operations. Under join(), notifies the finished ranks and
+  /// returns a rank that has batches. Returns std::nullopt outside of join().
+  std::optional<int> announce();
+
+  [[nodiscard]] bool has_shadow() const { return shadow_ != nullptr; }
+
+  /// Repeats the operations of one optimizer step on a rank that has no batch left. `root` is a
+  /// rank that makes the step.
+  void run_shadow(int root) const { shadow_(root); }
+
+  /// Sets the model; null when the model is destroyed.
+  void set_model(Replica* replica) { replica_ = replica; }
+
+  /// Called when the optimizer is destroyed; unties the optimizer from the model.
+  void stop();
+
+ private:
+  Shadow shadow_;
+  Replica* replica_ = nullptr;
+};
 
 /// This rank's copy of a module, and the machinery that keeps the copy equal to the other ranks'
 /// copies: the part of DistributedDataParallel that does not depend on the module's type.
@@ -83,8 +122,9 @@ class Replica {
 
   [[nodiscard]] const std::shared_ptr<ProcessGroup>& group() const { return group_; }
 
-  /// This rank's shards. Throws RefusedCall without logical ranks, as do the next three functions.
-  [[nodiscard]] collective::RankRange shards() const;
+  /// This rank's shards in ascending order. Throws RefusedCall without logical ranks, as do the
+  /// next three functions.
+  [[nodiscard]] std::vector<int> shards() const;
 
   /// Makes a step: calls `run_shard` for each shard of this rank, and averages the gradients over
   /// all shards of all ranks.
@@ -160,7 +200,7 @@ class Replica {
   std::shared_ptr<ProcessGroup> group_;
   DistributedDataParallelOptions options_;
   CoalescedBroadcast buffers_;
-  WrappedTensors wrapped_;
+  std::unique_ptr<WrappedTensors> wrapped_;
   bool has_sparse_;
   std::shared_ptr<Reducer> reducer_;  // shared with the callbacks of running backward passes
   std::unique_ptr<Unfreezing> unfreezing_;

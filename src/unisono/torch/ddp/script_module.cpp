@@ -6,10 +6,9 @@
 #include <sstream>
 
 #include "unisono/base/error.h"
-#include "unisono/base/error_text.h"
 #include "unisono/base/file.h"
-#include "unisono/torch/checkpoint.h"
-#include "unisono/torch/ddp/output_tensors.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
+#include "unisono/torch/ddp/module_call.h"
 
 namespace unisono {
 namespace {

@@ -30,12 +30,14 @@ c10::impl::VirtualGuardImpl guard_of(at::Device device) {
 
 c10::Stream choose_stream(at::Device device, DeviceStream::Direction direction) {
   using Key = std::pair<at::Device, DeviceStream::Direction>;
+
   struct Less {
     bool operator()(const Key& a, const Key& b) const {
       return std::tuple(a.first.type(), a.first.index(), a.second) <
              std::tuple(b.first.type(), b.first.index(), b.second);
     }
   };
+
   static Mutex mutex;
   static std::map<Key, c10::Stream, Less> streams;
   const MutexLock lock(mutex);

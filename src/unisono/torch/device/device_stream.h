@@ -14,8 +14,8 @@ namespace unisono {
 /// A stream of a device on which the library copies tensors beside the program's streams. Works for
 /// every accelerator of LibTorch through LibTorch's generic interfaces.
 ///
-/// A value. The device's streams are chosen at the first use and kept, because streams of LibTorch's
-/// pool are shared among all who ask for one. Thread-safe.
+/// A value. The device's streams are chosen at the first use and kept, because streams of
+/// LibTorch's pool are shared among all who ask for one. Thread-safe.
 class DeviceStream {
  public:
   /// Purpose of a stream: copies in one direction never wait behind copies in the other.

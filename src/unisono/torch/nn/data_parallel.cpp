@@ -22,7 +22,6 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/error_text.h"
 #include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/nn/replica_threads.h"
 

@@ -12,7 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "unisono/torch/ddp/output_tensors.h"
+#include "unisono/torch/ddp/module_call.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace torch::nn {

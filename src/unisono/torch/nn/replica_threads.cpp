@@ -7,7 +7,6 @@
 #include <ATen/ThreadLocalState.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/error_text.h"
 #include "unisono/base/thread.h"
 
 namespace unisono::nn {

@@ -21,12 +21,11 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
 #include "unisono/comm/work.h"
-#include "unisono/torch/checkpoint.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/ddp/comm_hook.h"
-#include "unisono/torch/ddp/join.h"
+#include "unisono/torch/ddp/replica.h"
 #include "unisono/torch/optim/optimizers.h"
-#include "unisono/torch/tensor/collectives.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::optim {
 

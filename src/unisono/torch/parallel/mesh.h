@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,5 +68,13 @@ class Mesh {
   std::vector<int> coordinates_;
   std::vector<std::shared_ptr<ProcessGroup>> lines_;  // Lines of this rank, by dimension.
 };
+
+/// Runs `body` as each of `n_ranks` ranks of a new group, with the ranks as threads of this
+/// process, and waits for all. A pipeline's program can thus run in one process. The compute
+/// threads are divided among the ranks.
+///
+/// If a rank throws, the rank's group is aborted, and the function throws the first exception.
+void run_in_threads(int n_ranks,
+                    const std::function<void(const std::shared_ptr<ProcessGroup>& group)>& body);
 
 }  // namespace unisono::parallel

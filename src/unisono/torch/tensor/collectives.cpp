@@ -1,5 +1,3 @@
-#include "unisono/torch/tensor/collectives.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,9 +26,7 @@ class Buffers {
  public:
   // `operation` names a computing operation in errors; null for an operation that only moves
   // elements.
-  explicit Buffers(const TensorBlocks& tensors,
-                   Access access,
-                   const char* operation = nullptr)
+  explicit Buffers(const TensorBlocks& tensors, Access access, const char* operation = nullptr)
       : is_list_(tensors.is_list()) {
     for (const at::Tensor& tensor : tensors.tensors()) {
       const bool is_absent = !is_list_ && !tensor.defined();
@@ -68,7 +64,9 @@ void reduce(ProcessGroup& group,
             const at::Tensor& out,
             const ReduceOptions& options) {
   const RandomPause pause;
-  group.reduce(optional_operand(in, "reduce", Access::kRead), optional_operand(out, "reduce", Access::kWrite), options);
+  group.reduce(optional_operand(in, "reduce", Access::kRead),
+               optional_operand(out, "reduce", Access::kWrite),
+               options);
   note_write(out);
 }
 
@@ -77,8 +75,9 @@ Work reduce_async(ProcessGroup& group,
                   const at::Tensor& out,
                   const ReduceOptions& options) {
   note_write(out);
-  return group.reduce_async(
-      optional_operand(in, "reduce", Access::kRead), optional_operand(out, "reduce", Access::kWrite), options);
+  return group.reduce_async(optional_operand(in, "reduce", Access::kRead),
+                            optional_operand(out, "reduce", Access::kWrite),
+                            options);
 }
 
 void reduce_scatter(ProcessGroup& group,
@@ -86,8 +85,9 @@ void reduce_scatter(ProcessGroup& group,
                     const at::Tensor& out,
                     const ReduceScatterOptions& options) {
   const RandomPause pause;
-  group.reduce_scatter(
-      Buffers(in, Access::kRead, "reduce_scatter").blocks(), optional_operand(out, "reduce_scatter", Access::kWrite), options);
+  group.reduce_scatter(Buffers(in, Access::kRead, "reduce_scatter").blocks(),
+                       optional_operand(out, "reduce_scatter", Access::kWrite),
+                       options);
   note_write(out);
 }
 
@@ -96,8 +96,9 @@ Work reduce_scatter_async(ProcessGroup& group,
                           const at::Tensor& out,
                           const ReduceScatterOptions& options) {
   note_write(out);
-  return group.reduce_scatter_async(
-      Buffers(in, Access::kRead, "reduce_scatter").blocks(), optional_operand(out, "reduce_scatter", Access::kWrite), options);
+  return group.reduce_scatter_async(Buffers(in, Access::kRead, "reduce_scatter").blocks(),
+                                    optional_operand(out, "reduce_scatter", Access::kWrite),
+                                    options);
 }
 
 void all_gather(ProcessGroup& group,
@@ -105,7 +106,8 @@ void all_gather(ProcessGroup& group,
                 const TensorBlocks& out,
                 const AllGatherOptions& options) {
   const RandomPause pause;
-  group.all_gather(optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
+  group.all_gather(
+      optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
   note_write(out);
 }
 
@@ -114,7 +116,8 @@ Work all_gather_async(ProcessGroup& group,
                       const TensorBlocks& out,
                       const AllGatherOptions& options) {
   note_write(out);
-  return group.all_gather_async(optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
+  return group.all_gather_async(
+      optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
 }
 
 void gather(ProcessGroup& group,
@@ -131,7 +134,8 @@ Work gather_async(ProcessGroup& group,
                   const TensorBlocks& out,
                   const GatherOptions& options) {
   note_write(out);
-  return group.gather_async(optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
+  return group.gather_async(
+      optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
 }
 
 void scatter(ProcessGroup& group,
@@ -139,7 +143,8 @@ void scatter(ProcessGroup& group,
              const at::Tensor& out,
              const ScatterOptions& options) {
   const RandomPause pause;
-  group.scatter(Buffers(in, Access::kRead).blocks(), optional_payload(out, Access::kWrite), options);
+  group.scatter(
+      Buffers(in, Access::kRead).blocks(), optional_payload(out, Access::kWrite), options);
   note_write(out);
 }
 
@@ -148,7 +153,8 @@ Work scatter_async(ProcessGroup& group,
                    const at::Tensor& out,
                    const ScatterOptions& options) {
   note_write(out);
-  return group.scatter_async(Buffers(in, Access::kRead).blocks(), optional_payload(out, Access::kWrite), options);
+  return group.scatter_async(
+      Buffers(in, Access::kRead).blocks(), optional_payload(out, Access::kWrite), options);
 }
 
 void all_to_all(ProcessGroup& group,
@@ -156,7 +162,8 @@ void all_to_all(ProcessGroup& group,
                 const TensorBlocks& out,
                 const AllToAllOptions& options) {
   const RandomPause pause;
-  group.all_to_all(Buffers(in, Access::kRead).blocks(), Buffers(out, Access::kWrite).blocks(), options);
+  group.all_to_all(
+      Buffers(in, Access::kRead).blocks(), Buffers(out, Access::kWrite).blocks(), options);
   note_write(out);
 }
 
@@ -165,7 +172,8 @@ Work all_to_all_async(ProcessGroup& group,
                       const TensorBlocks& out,
                       const AllToAllOptions& options) {
   note_write(out);
-  return group.all_to_all_async(Buffers(in, Access::kRead).blocks(), Buffers(out, Access::kWrite).blocks(), options);
+  return group.all_to_all_async(
+      Buffers(in, Access::kRead).blocks(), Buffers(out, Access::kWrite).blocks(), options);
 }
 
 void send(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {

@@ -18,7 +18,7 @@
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/transport/describe.h"
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/wait.h"
 
 namespace unisono::engine {

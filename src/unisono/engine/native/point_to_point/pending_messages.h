@@ -16,10 +16,10 @@
 #include "unisono/engine/native/group_transports.h"
 #include "unisono/engine/native/point_to_point/message_matcher.h"
 #include "unisono/engine/native/point_to_point/message_operation.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/remote/frame_stream.h"
 #include "unisono/transport/remote/peer_table.h"
 #include "unisono/transport/shm/control_block.h"
-#include "unisono/transport/stall.h"
 
 namespace unisono::engine {
 

@@ -18,7 +18,7 @@
 #include "unisono/engine/native/point_to_point/message_operation.h"
 #include "unisono/engine/native/point_to_point/pending_messages.h"
 #include "unisono/engine/native/point_to_point/sleep_state.h"
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 #include "unisono/transport/wait.h"
 
 namespace unisono::engine {

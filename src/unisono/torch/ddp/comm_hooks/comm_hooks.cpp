@@ -14,7 +14,8 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
 #include "unisono/torch/ddp/average_gradients.h"
-#include "unisono/torch/tensor/collectives.h"
+#include "unisono/torch/ddp/comm_hooks/hook_support.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
 namespace {

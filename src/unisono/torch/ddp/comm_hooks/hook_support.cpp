@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
 #include "unisono/torch/ddp/comm_hooks/lossy_floats.h"
 
 namespace unisono::ddp {

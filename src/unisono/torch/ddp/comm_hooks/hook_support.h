@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -36,21 +35,5 @@ struct BufferRange {
 
 /// Calls subtract_finite() for two contiguous tensors.
 void subtract_finite(const at::Tensor& error, const at::Tensor& sent);
-
-/// Compression losses of this rank's gradients, to be added to the next gradients. Stored by
-/// parameter, so that the losses survive the rebuilding of buckets. Owned by the state of a hook.
-/// Not thread-safe.
-class ErrorMemory {
- public:
-  /// Adds the losses to the bucket's gradients.
-  void add_to(const GradBucket& bucket) const;
-
-  /// Stores the losses of a bucket. `error` has the layout of the bucket's buffer; the object keeps
-  /// views of the tensor.
-  void keep(const GradBucket& bucket, const at::Tensor& error);
-
- private:
-  std::unordered_map<const at::TensorImpl*, at::Tensor> errors_;
-};
 
 }  // namespace unisono::ddp

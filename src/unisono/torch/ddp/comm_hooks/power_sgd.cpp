@@ -1,5 +1,3 @@
-#include "unisono/torch/ddp/comm_hooks/power_sgd.h"
-
 #include <algorithm>
 #include <sstream>
 #include <string>
@@ -18,6 +16,7 @@
 #include "unisono/comm/options.h"
 #include "unisono/comm/work.h"
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
+#include "unisono/torch/ddp/comm_hooks/hook_support.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {

@@ -1,5 +1,3 @@
-#include "unisono/torch/ddp/comm_hooks/quantize.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <span>
@@ -19,9 +17,10 @@
 #include "unisono/kernels/small_floats.h"
 #include "unisono/rendezvous/roster/roster.h"
 #include "unisono/torch/ddp/comm_hooks/comm_hooks.h"
+#include "unisono/torch/ddp/comm_hooks/hook_support.h"
 #include "unisono/torch/ddp/comm_hooks/lossy_floats.h"
 #include "unisono/torch/device/host_copies.h"
-#include "unisono/torch/tensor/collectives.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace unisono {
 namespace {

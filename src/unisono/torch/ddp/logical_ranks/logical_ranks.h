@@ -16,8 +16,8 @@
 #include "unisono/torch/ddp/logical_ranks/shards.h"
 #include "unisono/torch/ddp/options.h"
 #include "unisono/torch/ddp/pass_feature.h"
-#include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/named_tensor.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::ddp {
 

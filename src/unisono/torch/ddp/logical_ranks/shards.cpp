@@ -11,7 +11,7 @@
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
 #include "unisono/kernels/reduce.h"
-#include "unisono/torch/tensor/collectives.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::ddp {
 

@@ -1,5 +1,3 @@
-#include "unisono/torch/parallel/pipeline/measure_layers.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -18,6 +16,7 @@
 #include "unisono/pipeline/timeline.h"
 #include "unisono/torch/device/host_copies.h"
 #include "unisono/torch/parallel/pipeline/gather_timeline.h"
+#include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
 #include "unisono/torch/parallel/pipeline/stage_pass.h"
 #include "unisono/torch/parallel/pipeline/transfers.h"

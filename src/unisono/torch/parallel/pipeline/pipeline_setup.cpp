@@ -9,7 +9,6 @@
 #include <c10/core/GradMode.h>
 
 #include "unisono/base/error.h"
-#include "unisono/base/error_text.h"
 #include "unisono/torch/parallel/pipeline/transfers.h"
 #include "unisono/torch/tensor/agreement.h"
 #include "unisono/torch/tensor/tensor.h"

@@ -10,13 +10,13 @@
 
 #include "unisono/comm/process_group.h"
 #include "unisono/pipeline/schedule.h"
-#include "unisono/torch/checkpoint/tensor_state.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 #include "unisono/torch/parallel/pipeline/gradients.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
 #include "unisono/torch/parallel/pipeline/stage_part.h"
 #include "unisono/torch/parallel/pipeline/step_run.h"
-#include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/named_tensor.h"
+#include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {
 

@@ -13,7 +13,7 @@
 #include "unisono/comm/process_group.h"
 #include "unisono/pipeline/schedule.h"
 #include "unisono/torch/parallel/pipeline/pipeline.h"
-#include "unisono/torch/parallel/tensor/placement.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 #include "unisono/torch/tensor/named_tensor.h"
 
 namespace unisono::parallel {

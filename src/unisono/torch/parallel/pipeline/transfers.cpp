@@ -13,7 +13,6 @@
 #include "unisono/comm/options.h"
 #include "unisono/pipeline/message.h"
 #include "unisono/torch/device/host_copies.h"
-#include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/tensor.h"
 
 namespace unisono::parallel {

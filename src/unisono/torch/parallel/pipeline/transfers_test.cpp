@@ -8,7 +8,7 @@
 
 #include "unisono/comm/work_state.h"
 #include "unisono/peers/long_waits.h"
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 
 namespace unisono::parallel {
 namespace {

@@ -14,7 +14,6 @@
 
 #include "unisono/base/error.h"
 #include "unisono/comm/options.h"
-#include "unisono/torch/tensor/collectives.h"
 #include "unisono/torch/tensor/saved_group.h"
 #include "unisono/torch/tensor/tensor.h"
 

@@ -4,8 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "unisono/torch/parallel/tensor/gradients.h"
-#include "unisono/torch/parallel/tensor/placement.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 
 namespace unisono::parallel {
 

@@ -11,7 +11,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/parallel/tensor/placement.h"
+#include "unisono/torch/parallel/tensor/divided_model.h"
 
 namespace unisono::parallel {
 

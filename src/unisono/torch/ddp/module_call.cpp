@@ -1,4 +1,4 @@
-#include "unisono/torch/ddp/any_module.h"
+#include "unisono/torch/ddp/module_call.h"
 
 #include <c10/util/Type.h>
 

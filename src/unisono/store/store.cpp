@@ -1,4 +1,4 @@
-#include "unisono/store/prefix_store.h"
+#include "unisono/store/store.h"
 
 #include <utility>
 

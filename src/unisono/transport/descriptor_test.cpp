@@ -1,4 +1,4 @@
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 
 #include <gtest/gtest.h>
 

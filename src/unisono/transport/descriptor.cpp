@@ -1,11 +1,10 @@
-#include "unisono/transport/stall.h"
+#include "unisono/transport/descriptor.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "unisono/base/bytes.h"
 #include "unisono/base/text.h"
-#include "unisono/transport/descriptor.h"
 
 namespace unisono::transport {
 namespace {

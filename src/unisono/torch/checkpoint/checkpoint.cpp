@@ -1,4 +1,4 @@
-#include "unisono/torch/checkpoint.h"
+#include "unisono/torch/checkpoint/checkpoint.h"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include <torch/serialize/output-archive.h>
 
 #include "unisono/base/buffer.h"
-#include "unisono/base/error_text.h"
+#include "unisono/base/error.h"
 #include "unisono/base/file.h"
 #include "unisono/comm/options.h"
 #include "unisono/torch/tensor/tensor.h"
