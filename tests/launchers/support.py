@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -16,6 +17,8 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RUN_TIMEOUT_S = 60
 SKIPPED = 77
 LAUNCHERS = re.compile(r"(OMPI|PMI|PMIX|PRTE|HYDRA|HYDI|I_MPI|MPI|SLURM|PET|UNISONO|TORCHELASTIC)_")
+# Open MPI fails where jobs of several tests make their common folder at the same time.
+OWN_FOLDER = tempfile.TemporaryDirectory(prefix="unisono-launchers-")
 EXPLICIT = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PYTORCH_VERSION"}
 
 
@@ -50,7 +53,7 @@ class LauncherTest(unittest.TestCase):
     def run_command(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
-            env=clean_environment(**variables),
+            env=clean_environment(**{"TMPDIR": OWN_FOLDER.name, **variables}),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -13,7 +13,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from support import PROGRAM, RUN_TIMEOUT_S, UNISONO, LauncherTest, clean_environment, main, need
+from support import (
+    OWN_FOLDER,
+    PROGRAM,
+    RUN_TIMEOUT_S,
+    UNISONO,
+    LauncherTest,
+    clean_environment,
+    main,
+    need,
+)
 
 # Open MPI rejects root and more ranks than cores without these options.
 OPEN_MPI = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]
@@ -140,7 +149,7 @@ class OpenMpiTest(MpirunTest, LauncherTest):
             with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
                 first = subprocess.Popen(
                     [*self.mpirun, "-n", "2", "sh", "-c", f"{late}; exec {PROGRAM}"],
-                    env=clean_environment(**variables),
+                    env=clean_environment(TMPDIR=OWN_FOLDER.name, **variables),
                     stdout=out,
                     stderr=err,
                 )

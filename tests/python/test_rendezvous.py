@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -54,9 +55,12 @@ class Launchers(RendezvousTest):
         found = {name: start for name, start in mpiruns.items() if shutil.which(start[0])}
         if not found:
             self.skipTest("not installed: mpirun.openmpi, mpirun.mpich")
+        own_folder = tempfile.TemporaryDirectory(prefix="unisono-python-")
+        self.addCleanup(own_folder.cleanup)
         for name, mpirun in found.items():
             with self.subTest(mpirun=name):
-                command = [*mpirun, "-n", "2"]
+                # Open MPI fails where jobs of several tests make their common folder at once.
+                command = ["env", f"TMPDIR={own_folder.name}", *mpirun, "-n", "2"]
                 said, problems = self.launch(*command, TIMES="2")
                 self.expect_world(2, said, times=2)
                 self.assertRegex(problems, rf"rank 0\] started by {name} \(.*: 2 ranks meet at 127")
