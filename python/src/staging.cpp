@@ -68,7 +68,7 @@ void PlainTensors::copy_back() {
   copies_.clear();
 }
 
-Buffer Staging::buffer_of(const at::Tensor& tensor, Access access) const {
+Buffer Staging::buffer_of(const at::Tensor& tensor, TensorAccess access) const {
   try {
     return elements_ == Elements::kMoved ? as_payload(tensor, access) : as_buffer(tensor, access);
   } catch (const Error& error) {
@@ -77,7 +77,7 @@ Buffer Staging::buffer_of(const at::Tensor& tensor, Access access) const {
 }
 
 Buffer Staging::input(const at::Tensor& tensor) {
-  return buffer_of(PlainTensors::input(tensor), Access::kRead);
+  return buffer_of(PlainTensors::input(tensor), TensorAccess::kRead);
 }
 
 std::vector<Buffer> Staging::inputs(at::TensorList tensors) {
@@ -91,10 +91,10 @@ std::vector<Buffer> Staging::inputs(at::TensorList tensors) {
 
 Buffer Staging::output(const at::Tensor& tensor) {
   if (!PlainTensors::must_copy(tensor)) {
-    return buffer_of(tensor, Access::kWrite);
+    return buffer_of(tensor, TensorAccess::kWrite);
   }
   return buffer_of(arguments_->checked_by_torch([&] { return plain_.output(tensor); }),
-                   Access::kWrite);
+                   TensorAccess::kWrite);
 }
 
 std::vector<Buffer> Staging::outputs(at::TensorList tensors) {
@@ -108,10 +108,10 @@ std::vector<Buffer> Staging::outputs(at::TensorList tensors) {
 
 Buffer Staging::in_out(const at::Tensor& tensor) {
   if (!PlainTensors::must_copy(tensor)) {
-    return buffer_of(tensor, Access::kReadWrite);
+    return buffer_of(tensor, TensorAccess::kReadWrite);
   }
   return buffer_of(arguments_->checked_by_torch([&] { return plain_.in_out(tensor); }),
-                   Access::kReadWrite);
+                   TensorAccess::kReadWrite);
 }
 
 void Staging::copy_back() {

@@ -75,7 +75,7 @@ class Staging {
   void copy_back();
 
  private:
-  [[nodiscard]] Buffer buffer_of(const at::Tensor& tensor, Access access) const;
+  [[nodiscard]] Buffer buffer_of(const at::Tensor& tensor, TensorAccess access) const;
 
   // Used only at the start of the call.
   std::optional<Arguments> arguments_;

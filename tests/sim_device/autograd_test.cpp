@@ -152,6 +152,18 @@ TEST_F(Autograd, AutocastHasTheBitsOfTheCpu) {
   EXPECT_TRUE(same_bits(sim[2], cpu[2]));
 }
 
+// trace() is in the list of operators that run in float32.
+TEST_F(Autograd, AutocastOfTheCpuDoesNotReachTheDevice) {
+  const torch::Tensor x = torch::randn({8, 8}).to(at::kBFloat16);
+  const torch::Tensor expected = x.trace();
+  const torch::Tensor device = x.to(sim_device(0));
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const torch::Tensor trace = device.trace();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  EXPECT_TRUE(same_bits(trace, expected));
+}
+
 TEST_F(Autograd, ModulesAreSavedAndLoaded) {
   torch::nn::Linear layer(3, 2);
   layer->to(sim_device(1));

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <utility>
+#include <vector>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/CachingHostAllocator.h>
-#include <ATen/core/Generator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <torch/library.h>
@@ -14,6 +16,19 @@
 
 namespace sim {
 namespace {
+
+/// The CPU's generator under the name of a device. The host advances its state in the order of the
+/// calls; tasks get copies.
+struct DeviceGenerator final : at::CPUGeneratorImpl {
+  explicit DeviceGenerator(int device) {
+    device_ = {kDeviceType, static_cast<c10::DeviceIndex>(device)};
+    key_set_ = c10::DispatchKeySet(c10::DispatchKey::PrivateUse1);
+  }
+};
+
+at::Generator make_generator(int device) {
+  return at::make_generator<DeviceGenerator>(device < 0 ? current_device() : device);
+}
 
 /// Hooks by which LibTorch finds the device, its generators and its allocators.
 struct Hooks final : at::PrivateUse1HooksInterface {
@@ -114,6 +129,17 @@ void install_once() {
 }
 
 }  // namespace
+
+const at::Generator& default_generator(int device) {
+  static const auto* const generators = [] {
+    auto* made = new std::vector<at::Generator>;
+    for (int index = 0; index < kDeviceCount; ++index) {
+      made->push_back(make_generator(index));
+    }
+    return made;
+  }();
+  return generators->at(static_cast<std::size_t>(device < 0 ? current_device() : device));
+}
 
 void install() {
   static std::once_flag once;

@@ -108,6 +108,13 @@ TEST_F(Tensors, GrowAndShrink) {
   EXPECT_TRUE(same_bits(out, x_ + x_));
 }
 
+// The kernel first gives its result the size of the arguments, so the result moves on its way.
+TEST_F(Tensors, AKernelMayResizeItsResult) {
+  at::Tensor out = at::empty({0}, d_.options());
+  at::mse_loss_out(out, d_, d_ * 2);
+  EXPECT_TRUE(same_bits(out, at::mse_loss(x_, x_ * 2)));
+}
+
 TEST_F(Tensors, AStorageCanBeFreedAndReturn) {
   const at::Tensor ones = at::ones({10}, d_.options());
   const auto allocated = [] {

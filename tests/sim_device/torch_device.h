@@ -29,9 +29,8 @@ void register_allocators();
 c10::DeviceAllocator& device_allocator();
 at::HostAllocator& pinned_allocator();
 
-/// generators.cpp: a generator per device. The numbers equal the CPU's for equal seeds.
+/// install.cpp: a generator per device. The numbers equal the CPU's for equal seeds.
 const at::Generator& default_generator(int device);
-at::Generator make_generator(int device);
 
 // Kernels for the library "aten" and the dispatch key PrivateUse1.
 

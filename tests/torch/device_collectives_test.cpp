@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include "unisono/base/error.h"
 #include "unisono/comm/process_group.h"
+#include "unisono/torch/device/device_stream.h"
 #include "unisono/torch/tensor/tensor.h"
 
 #include "rank_threads.h"
@@ -20,10 +23,7 @@
 namespace unisono::testing {
 namespace {
 
-class DeviceCollectives : public ::testing::Test {
- protected:
-  sim::QuietEnd quiet_end_;
-};
+using DeviceCollectives = sim::QuietEnd;
 
 at::Device device_of(const ProcessGroup& group) {
   return {at::kPrivateUse1, static_cast<c10::DeviceIndex>(group.rank())};
@@ -124,6 +124,59 @@ TEST_F(DeviceCollectives, KeepTheMemoryOfTensorsThatAreDestroyed) {
       EXPECT_TRUE(torch::equal(other.cpu(), torch::ones({4, 33}))) << step;
     }
   });
+}
+
+TEST_F(DeviceCollectives, KeepTheMemoryOfResultsThatNobodyAwaits) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& shared) {
+    ProcessGroup& group = *shared;
+    const at::Device device = device_of(group);
+    for (int step = 0; step < 20; ++step) {
+      (void)all_reduce_async(group, late_values(start_of(group.rank()), device));
+      group.barrier();  // The operation has ended, and the copy of its result is under way.
+      const at::Tensor other = torch::ones({4, 33}, device);
+      EXPECT_TRUE(torch::equal(other.cpu(), torch::ones({4, 33}))) << step;
+    }
+  });
+}
+
+c10::Stream side_stream(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+TEST_F(DeviceCollectives, SynchronizeMakesTheHostWaitForTheResult) {
+  run_ranks(2, [](const std::shared_ptr<ProcessGroup>& shared) {
+    ProcessGroup& group = *shared;
+    const at::Device device = device_of(group);
+    const c10::Stream side = side_stream(device);
+    for (int step = 0; step < 20; ++step) {
+      at::Tensor values = late_values(start_of(group.rank() + step), device);
+      all_reduce_async(group, values).synchronize();
+      // No event orders this stream behind the copy: the host has waited.
+      const c10::StreamGuard on_side(side);
+      const at::Tensor expected =
+          late_values(start_of(step), at::kCPU) + late_values(start_of(step + 1), at::kCPU);
+      EXPECT_TRUE(torch::equal((values * 1).cpu(), expected)) << step;
+    }
+  });
+}
+
+TEST_F(DeviceCollectives, UsedStreamsOrderTheCurrentStream) {
+  const at::Device device(at::kPrivateUse1, 0);
+  const c10::Stream side = side_stream(device);
+  for (int step = 0; step < 20; ++step) {
+    UsedStreams streams;
+    at::Tensor values;
+    {
+      const c10::StreamGuard on_side(side);
+      values = late_values(start_of(step), device);
+      streams.add_current(device);
+    }
+    streams.make_current_wait(device);
+    EXPECT_TRUE(torch::equal((values * 1).cpu(), late_values(start_of(step), at::kCPU))) << step;
+    c10::impl::VirtualGuardImpl(device.type())
+        .recordDataPtrOnStream(values.storage().data_ptr(),
+                               c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
 }
 
 TEST_F(DeviceCollectives, PassMessages) {

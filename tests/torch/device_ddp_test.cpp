@@ -23,10 +23,7 @@ namespace {
 constexpr std::int64_t kBatchSize = 8;
 constexpr int kSteps = 20;
 
-class DeviceDdp : public ::testing::Test {
- protected:
-  sim::QuietEnd quiet_end_;
-};
+using DeviceDdp = sim::QuietEnd;
 
 using Prepare = std::function<void(DistributedDataParallel<ConvNet>& model)>;
 

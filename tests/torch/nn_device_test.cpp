@@ -176,24 +176,33 @@ TEST_F(NnDevice, DividedTransformersHaveTheBitsOfTheCpu) {
   for (const bool is_sequence_divided : {false, true}) {
     compare_ranks(
         [=](const Group& group, torch::Device device) {
-          torch::manual_seed(9);
-          parallel::VocabParallelEmbedding embedding(
-              parallel::VocabParallelEmbeddingOptions{.num_embeddings = 10, .embedding_dim = 8},
-              group);
-          parallel::ParallelTransformerEncoderLayer layer(
-              parallel::ParallelTransformerEncoderLayerOptions{
-                  .d_model = 8,
-                  .nhead = 2,
-                  .dim_feedforward = 12,
-                  .dropout = 0.3,
-                  .sequence_parallel = is_sequence_divided},
-              group);
-          embedding->to(device);
-          layer->to(device);
-          const Tensor ids = torch::arange(12, torch::kLong).remainder(10).view({6, 2}).to(device);
-          Tensor hidden = embedding(ids);
-          hidden = is_sequence_divided ? parallel::scatter_to_region(hidden, 0, group) : hidden;
-          const Tensor output = layer->forward(hidden);
+          parallel::VocabParallelEmbedding embedding{nullptr};
+          parallel::ParallelTransformerEncoderLayer layer{nullptr};
+          Tensor output;
+          {
+            // Ranks that are threads draw from the same generators.
+            const RandomDevices devices = device.is_cpu() ? RandomDevices{} : RandomDevices{device};
+            const RandomTurn turn(devices);
+            seed_random(9, devices);
+            embedding = parallel::VocabParallelEmbedding(
+                parallel::VocabParallelEmbeddingOptions{.num_embeddings = 10, .embedding_dim = 8},
+                group);
+            layer = parallel::ParallelTransformerEncoderLayer(
+                parallel::ParallelTransformerEncoderLayerOptions{
+                    .d_model = 8,
+                    .nhead = 2,
+                    .dim_feedforward = 12,
+                    .dropout = 0.3,
+                    .sequence_parallel = is_sequence_divided},
+                group);
+            embedding->to(device);
+            layer->to(device);
+            const Tensor ids =
+                torch::arange(12, torch::kLong).remainder(10).view({6, 2}).to(device);
+            Tensor hidden = embedding(ids);
+            hidden = is_sequence_divided ? parallel::scatter_to_region(hidden, 0, group) : hidden;
+            output = layer->forward(hidden);
+          }
           output.square().sum().backward();
           parallel::sum_partial_gradients(*layer);
           const double norm = parallel::clip_grad_norm(*layer, 0.1);

@@ -25,7 +25,7 @@ ScalarsImpl::ScalarsImpl() {
 }
 
 torch::Tensor ScalarsImpl::forward(const std::vector<double>& factors) {
-  torch::Tensor sum = torch::zeros({1});
+  torch::Tensor sum = torch::zeros({1}, w[0].device());
   for (std::size_t i = 0; i < w.size(); ++i) {
     if (factors[i] != 0) {
       sum = sum + w[i] * factors[i];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,15 @@ namespace unisono::comm {
 class Mirrors {
  public:
   Mirrors() = default;
+
+  /// Returns whether a buffer of the operation stands for device memory.
+  [[nodiscard]] static bool has_any(const engine::Operation& operation) {
+    const auto is_mirrored = [](const Buffer& buffer) { return buffer.mirror != nullptr; };
+    return is_mirrored(operation.in) || is_mirrored(operation.out) ||
+           std::any_of(operation.ins.begin(), operation.ins.end(), is_mirrored) ||
+           std::any_of(operation.outs.begin(), operation.outs.end(), is_mirrored);
+  }
+
   explicit Mirrors(const engine::Operation& operation);
 
   explicit Mirrors(const Buffer& buffer) { add(buffer); }

@@ -101,7 +101,7 @@ void OperationQueue::run(Call call, NextCall next) {
   }
   // NOLINTBEGIN(bugprone-use-after-move): they are moved only where they have to queue.
   const std::exception_ptr error = drive(call, next, engine::Caller::kUser);
-  const Mirrors mirrors(call.operation);
+  const bool is_mirrored = Mirrors::has_any(call.operation);
   // NOLINTEND(bugprone-use-after-move)
   bool is_awaited = false;
   {
@@ -115,7 +115,9 @@ void OperationQueue::run(Call call, NextCall next) {
   if (error) {
     std::rethrow_exception(error);
   }
-  mirrors.follow();
+  if (is_mirrored) [[unlikely]] {
+    Mirrors(call.operation).follow();
+  }
 }
 
 Work OperationQueue::submit(Call call, NextCall next) {
@@ -199,10 +201,10 @@ std::exception_ptr OperationQueue::drive(const Call& call,
     return fail(call, state_->failure().error());
   }
   try {
-    if (const Mirrors mirrors(call.operation); mirrors.is_empty()) [[likely]] {
-      state_->engine().execute(call.operation, call.limit, caller);
+    if (Mirrors::has_any(call.operation)) [[unlikely]] {
+      drive_mirrored(call, caller);
     } else {
-      drive_mirrored(call, mirrors, caller);
+      state_->engine().execute(call.operation, call.limit, caller);
     }
     state_->note_done(call.operation.descriptor.kind);
     return next == nullptr ? nullptr : drive_next(call, next, caller);
@@ -215,9 +217,7 @@ std::exception_ptr OperationQueue::drive(const Call& call,
 }
 
 // Executes an operation whose buffers stand for device memory.
-void OperationQueue::drive_mirrored(const Call& call,
-                                    const Mirrors& mirrors,
-                                    engine::Caller caller) const {
+void OperationQueue::drive_mirrored(const Call& call, engine::Caller caller) const {
   const auto or_throw_with_call = [&](const auto& copy) {
     try {
       copy();
@@ -231,6 +231,7 @@ void OperationQueue::drive_mirrored(const Call& call,
       throw transport::with_call(state_->prefix(), name, error);
     }
   };
+  const Mirrors mirrors(call.operation);
   TimeLimit limit = call.limit;
   or_throw_with_call([&] { mirrors.fetch(limit.deadline()); });
   state_->engine().execute(call.operation, limit, caller);

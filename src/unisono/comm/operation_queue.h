@@ -76,7 +76,7 @@ class OperationQueue {
   [[nodiscard]] std::exception_ptr drive(const Call& call,
                                          const NextCall& next,
                                          engine::Caller caller);
-  void drive_mirrored(const Call& call, const Mirrors& mirrors, engine::Caller caller) const;
+  void drive_mirrored(const Call& call, engine::Caller caller) const;
   [[nodiscard]] std::exception_ptr drive_next(const Call& call,
                                               const NextCall& next,
                                               engine::Caller caller);

@@ -1,10 +1,21 @@
 #include "unisono/torch/device/host_copies.h"
 
+#include <chrono>
+
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "unisono/base/deadline.h"
+#include "unisono/torch/device/device_stream.h"
+
 namespace unisono {
+namespace {
+
+// Time for the present work of a device, by default that of an operation.
+constexpr std::chrono::minutes kDeviceTimeout{30};
+
+}  // namespace
 
 at::Tensor HostCopies::add(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.is_cpu()) {
@@ -14,15 +25,14 @@ at::Tensor HostCopies::add(const at::Tensor& tensor) {
   const at::Tensor copy =
       at::empty_like(source, source.options().device(at::kCPU).pinned_memory(true));
   copy.copy_(source, /*non_blocking=*/true);
-  copied_.emplace_back(source.device().type());
-  copied_.back().record(current_stream(source.device()));
+  copied_.push_back(record_current(source.device()));
   sources_.push_back(source);
   return copy;
 }
 
 void HostCopies::wait() {
   for (const c10::Event& copied : copied_) {
-    copied.synchronize();
+    await_event(copied, Deadline::after(kDeviceTimeout));
   }
   copied_.clear();
   sources_.clear();
@@ -32,19 +42,8 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-void follow(const c10::Stream& stream) {
-  const c10::Stream current = current_stream(stream.device());
-  if (current != stream) {
-    c10::Event event(stream.device_type());
-    event.record(stream);
-    event.block(current);
-  }
-}
-
 void synchronize_current(at::Device device) {
-  c10::Event event(device.type());
-  event.record(current_stream(device));
-  event.synchronize();
+  await_event(record_current(device), Deadline::after(kDeviceTimeout));
 }
 
 bool has_elements(at::Device device) {

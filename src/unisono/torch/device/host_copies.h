@@ -36,10 +36,6 @@ class HostCopies {
 /// Returns the stream of a device that takes the calling thread's work.
 [[nodiscard]] c10::Stream current_stream(at::Device device);
 
-/// Makes the later work of the calling thread on the stream's device wait for the present work of
-/// `stream`. Does not block the host.
-void follow(const c10::Stream& stream);
-
 /// Waits until the present work of current_stream(device) is complete.
 void synchronize_current(at::Device device);
 

@@ -6,25 +6,21 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "unisono/base/error.h"
+#include "unisono/base/log.h"
 #include "unisono/rendezvous/local_rank.h"
 
 namespace unisono {
 namespace {
 
-[[noreturn]] void reject(const Environment& environment,
-                         int local_rank,
-                         at::DeviceType type,
-                         int n_devices) {
-  const std::string name = at::DeviceTypeName(type, /*lower_case=*/true);
+void warn_of_shared_device(const Environment& environment, int local_rank, at::Device device) {
   const std::optional<std::string> visible = environment("CUDA_VISIBLE_DEVICES");
-  throw Error(ErrorCode::kInvalidArgument,
-              "local_device: LOCAL_RANK is " + std::to_string(local_rank) +
-                  ", but this process has " + std::to_string(n_devices) + " device" +
-                  (n_devices == 1 ? "" : "s") + " of type " + name + " (CUDA_VISIBLE_DEVICES is " +
-                  (visible ? "\"" + *visible + "\"" : "not set") +
-                  "); start no more ranks on a node than it has devices, or let "
-                  "CUDA_VISIBLE_DEVICES list a device for each rank of the node");
+  base::Logger("local rank " + std::to_string(local_rank))
+      .warning(
+          "local_device: the node has more ranks than devices, so this rank shares " +
+          device.str() + " with another (CUDA_VISIBLE_DEVICES is " +
+          (visible ? "\"" + *visible + "\"" : "not set") +
+          "); start no more ranks on a node than it has devices, unless the ranks are to share "
+          "them");
 }
 
 }  // namespace
@@ -34,10 +30,11 @@ at::Device local_device(const Environment& environment, at::DeviceType type, int
     return at::kCPU;
   }
   const int local_rank = rendezvous::own_local_rank(environment).value_or(0);
+  const at::Device device(type, static_cast<at::DeviceIndex>(local_rank % n_devices));
   if (local_rank >= n_devices) {
-    reject(environment, local_rank, type, n_devices);
+    warn_of_shared_device(environment, local_rank, device);
   }
-  return {type, static_cast<at::DeviceIndex>(local_rank)};
+  return device;
 }
 
 at::Device local_device() {

@@ -45,13 +45,13 @@ at::Tensor allocate_host(const at::Tensor& like) {
 /// Mirror of a tensor on a device, for one operation.
 class TensorMirror final : public DeviceMirror {
  public:
-  TensorMirror(const at::Tensor& tensor, Access access)
+  TensorMirror(const at::Tensor& tensor, TensorAccess access)
       : tensor_(tensor.detach()),
         access_(access),
         to_device_(tensor.device(), DeviceStream::Direction::kToDevice),
         host_(allocate_host(tensor)),
         ready_(on_device("recording an event", [&] { return record_current(tensor.device()); })) {
-    if (access_ != Access::kWrite) {
+    if (access_ != TensorAccess::kWrite) {
       on_device("copying a tensor to the host", [this] { begin_fetch(); });
     }
   }
@@ -65,7 +65,7 @@ class TensorMirror final : public DeviceMirror {
   }
 
   void write_back() override {
-    if (access_ == Access::kRead) {
+    if (access_ == TensorAccess::kRead) {
       return;
     }
     on_device("copying a tensor to the device", [this] {
@@ -105,7 +105,7 @@ class TensorMirror final : public DeviceMirror {
   }
 
   const at::Tensor tensor_;
-  const Access access_;
+  const TensorAccess access_;
   const DeviceStream to_device_;
   const at::Tensor host_;
   const c10::Event ready_;  // The program's work on the tensor before the operation is complete.
@@ -115,7 +115,7 @@ class TensorMirror final : public DeviceMirror {
 
 }  // namespace
 
-Buffer mirror_tensor(const at::Tensor& tensor, DType dtype, Access access) {
+Buffer mirror_tensor(const at::Tensor& tensor, DType dtype, TensorAccess access) {
   const auto mirror = std::make_shared<TensorMirror>(tensor, access);
   return {.data = mirror->data(),
           .count = tensor.numel(),

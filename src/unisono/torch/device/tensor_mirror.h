@@ -7,7 +7,7 @@
 namespace unisono {
 
 /// Use of a tensor by an operation.
-enum class Access {
+enum class TensorAccess {
   kRead,      ///< The operation reads the elements.
   kWrite,     ///< The operation overwrites all elements.
   kReadWrite  ///< The operation reads the elements, and may write them.
@@ -22,6 +22,6 @@ enum class Access {
 /// `tensor` is dense and contiguous, `dtype` has the width of its elements. Throws Error:
 /// kInvalidArgument for a device that does not exist, kSystem if there is no memory, or the device
 /// has failed.
-[[nodiscard]] Buffer mirror_tensor(const at::Tensor& tensor, DType dtype, Access access);
+[[nodiscard]] Buffer mirror_tensor(const at::Tensor& tensor, DType dtype, TensorAccess access);
 
 }  // namespace unisono

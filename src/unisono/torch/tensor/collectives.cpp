@@ -13,11 +13,11 @@ namespace unisono {
 namespace {
 
 // An undefined tensor becomes an empty buffer, for arguments that only the root passes.
-Buffer optional_payload(const at::Tensor& tensor, Access access) {
+Buffer optional_payload(const at::Tensor& tensor, TensorAccess access) {
   return tensor.defined() ? as_payload(tensor, access) : Buffer();
 }
 
-Buffer optional_operand(const at::Tensor& tensor, const char* operation, Access access) {
+Buffer optional_operand(const at::Tensor& tensor, const char* operation, TensorAccess access) {
   return tensor.defined() ? as_operand(tensor, operation, access) : Buffer();
 }
 
@@ -26,7 +26,9 @@ class Buffers {
  public:
   // `operation` names a computing operation in errors; null for an operation that only moves
   // elements.
-  explicit Buffers(const TensorBlocks& tensors, Access access, const char* operation = nullptr)
+  explicit Buffers(const TensorBlocks& tensors,
+                   TensorAccess access,
+                   const char* operation = nullptr)
       : is_list_(tensors.is_list()) {
     for (const at::Tensor& tensor : tensors.tensors()) {
       const bool is_absent = !is_list_ && !tensor.defined();
@@ -64,8 +66,8 @@ void reduce(ProcessGroup& group,
             const at::Tensor& out,
             const ReduceOptions& options) {
   const RandomPause pause;
-  group.reduce(optional_operand(in, "reduce", Access::kRead),
-               optional_operand(out, "reduce", Access::kWrite),
+  group.reduce(optional_operand(in, "reduce", TensorAccess::kRead),
+               optional_operand(out, "reduce", TensorAccess::kWrite),
                options);
   note_write(out);
 }
@@ -75,8 +77,8 @@ Work reduce_async(ProcessGroup& group,
                   const at::Tensor& out,
                   const ReduceOptions& options) {
   note_write(out);
-  return group.reduce_async(optional_operand(in, "reduce", Access::kRead),
-                            optional_operand(out, "reduce", Access::kWrite),
+  return group.reduce_async(optional_operand(in, "reduce", TensorAccess::kRead),
+                            optional_operand(out, "reduce", TensorAccess::kWrite),
                             options);
 }
 
@@ -85,8 +87,8 @@ void reduce_scatter(ProcessGroup& group,
                     const at::Tensor& out,
                     const ReduceScatterOptions& options) {
   const RandomPause pause;
-  group.reduce_scatter(Buffers(in, Access::kRead, "reduce_scatter").blocks(),
-                       optional_operand(out, "reduce_scatter", Access::kWrite),
+  group.reduce_scatter(Buffers(in, TensorAccess::kRead, "reduce_scatter").blocks(),
+                       optional_operand(out, "reduce_scatter", TensorAccess::kWrite),
                        options);
   note_write(out);
 }
@@ -96,8 +98,8 @@ Work reduce_scatter_async(ProcessGroup& group,
                           const at::Tensor& out,
                           const ReduceScatterOptions& options) {
   note_write(out);
-  return group.reduce_scatter_async(Buffers(in, Access::kRead, "reduce_scatter").blocks(),
-                                    optional_operand(out, "reduce_scatter", Access::kWrite),
+  return group.reduce_scatter_async(Buffers(in, TensorAccess::kRead, "reduce_scatter").blocks(),
+                                    optional_operand(out, "reduce_scatter", TensorAccess::kWrite),
                                     options);
 }
 
@@ -106,8 +108,9 @@ void all_gather(ProcessGroup& group,
                 const TensorBlocks& out,
                 const AllGatherOptions& options) {
   const RandomPause pause;
-  group.all_gather(
-      optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
+  group.all_gather(optional_payload(in, TensorAccess::kRead),
+                   Buffers(out, TensorAccess::kWrite).blocks(),
+                   options);
   note_write(out);
 }
 
@@ -116,8 +119,9 @@ Work all_gather_async(ProcessGroup& group,
                       const TensorBlocks& out,
                       const AllGatherOptions& options) {
   note_write(out);
-  return group.all_gather_async(
-      optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
+  return group.all_gather_async(optional_payload(in, TensorAccess::kRead),
+                                Buffers(out, TensorAccess::kWrite).blocks(),
+                                options);
 }
 
 void gather(ProcessGroup& group,
@@ -125,7 +129,9 @@ void gather(ProcessGroup& group,
             const TensorBlocks& out,
             const GatherOptions& options) {
   const RandomPause pause;
-  group.gather(optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
+  group.gather(optional_payload(in, TensorAccess::kRead),
+               Buffers(out, TensorAccess::kWrite).blocks(),
+               options);
   note_write(out);
 }
 
@@ -134,8 +140,9 @@ Work gather_async(ProcessGroup& group,
                   const TensorBlocks& out,
                   const GatherOptions& options) {
   note_write(out);
-  return group.gather_async(
-      optional_payload(in, Access::kRead), Buffers(out, Access::kWrite).blocks(), options);
+  return group.gather_async(optional_payload(in, TensorAccess::kRead),
+                            Buffers(out, TensorAccess::kWrite).blocks(),
+                            options);
 }
 
 void scatter(ProcessGroup& group,
@@ -143,8 +150,9 @@ void scatter(ProcessGroup& group,
              const at::Tensor& out,
              const ScatterOptions& options) {
   const RandomPause pause;
-  group.scatter(
-      Buffers(in, Access::kRead).blocks(), optional_payload(out, Access::kWrite), options);
+  group.scatter(Buffers(in, TensorAccess::kRead).blocks(),
+                optional_payload(out, TensorAccess::kWrite),
+                options);
   note_write(out);
 }
 
@@ -153,8 +161,9 @@ Work scatter_async(ProcessGroup& group,
                    const at::Tensor& out,
                    const ScatterOptions& options) {
   note_write(out);
-  return group.scatter_async(
-      Buffers(in, Access::kRead).blocks(), optional_payload(out, Access::kWrite), options);
+  return group.scatter_async(Buffers(in, TensorAccess::kRead).blocks(),
+                             optional_payload(out, TensorAccess::kWrite),
+                             options);
 }
 
 void all_to_all(ProcessGroup& group,
@@ -162,8 +171,9 @@ void all_to_all(ProcessGroup& group,
                 const TensorBlocks& out,
                 const AllToAllOptions& options) {
   const RandomPause pause;
-  group.all_to_all(
-      Buffers(in, Access::kRead).blocks(), Buffers(out, Access::kWrite).blocks(), options);
+  group.all_to_all(Buffers(in, TensorAccess::kRead).blocks(),
+                   Buffers(out, TensorAccess::kWrite).blocks(),
+                   options);
   note_write(out);
 }
 
@@ -172,22 +182,23 @@ Work all_to_all_async(ProcessGroup& group,
                       const TensorBlocks& out,
                       const AllToAllOptions& options) {
   note_write(out);
-  return group.all_to_all_async(
-      Buffers(in, Access::kRead).blocks(), Buffers(out, Access::kWrite).blocks(), options);
+  return group.all_to_all_async(Buffers(in, TensorAccess::kRead).blocks(),
+                                Buffers(out, TensorAccess::kWrite).blocks(),
+                                options);
 }
 
 void send(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
   const RandomPause pause;
-  group.send(as_payload(tensor, Access::kRead), to, options);
+  group.send(as_payload(tensor, TensorAccess::kRead), to, options);
 }
 
 Work send_async(ProcessGroup& group, const at::Tensor& tensor, int to, const SendOptions& options) {
-  return group.send_async(as_payload(tensor, Access::kRead), to, options);
+  return group.send_async(as_payload(tensor, TensorAccess::kRead), to, options);
 }
 
 int recv(ProcessGroup& group, const at::Tensor& tensor, int from, const RecvOptions& options) {
   const RandomPause pause;
-  const int source = group.recv(as_payload(tensor, Access::kWrite), from, options);
+  const int source = group.recv(as_payload(tensor, TensorAccess::kWrite), from, options);
   note_write(tensor);
   return source;
 }
@@ -197,7 +208,7 @@ Work recv_async(ProcessGroup& group,
                 int from,
                 const RecvOptions& options) {
   note_write(tensor);
-  return group.recv_async(as_payload(tensor, Access::kWrite), from, options);
+  return group.recv_async(as_payload(tensor, TensorAccess::kWrite), from, options);
 }
 
 namespace {

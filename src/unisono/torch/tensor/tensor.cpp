@@ -67,7 +67,7 @@ DType payload_dtype_of(at::ScalarType type) {
   }
 }
 
-Buffer as_buffer(const at::Tensor& tensor, DType dtype, Access access) {
+Buffer as_buffer(const at::Tensor& tensor, DType dtype, TensorAccess access) {
   if (tensor.is_conj() || tensor.is_neg()) {
     reject("tensor " + describe(tensor) +
            " is a lazy conjugate or negative: pass tensor.resolve_conj().resolve_neg()");
@@ -77,6 +77,10 @@ Buffer as_buffer(const at::Tensor& tensor, DType dtype, Access access) {
     text << "tensor " << describe(tensor) << " with strides " << tensor.strides()
          << " is not contiguous: pass tensor.contiguous()";
     reject(text.str());
+  }
+  if (tensor.is_meta()) {
+    reject("tensor " + describe(tensor) +
+           " is on meta, a device without memory: make the tensor on the CPU or an accelerator");
   }
   if (!tensor.device().is_cpu()) {
     return mirror_tensor(tensor, dtype, access);
@@ -125,12 +129,12 @@ std::string describe(const at::Tensor& tensor) {
   return text.str();
 }
 
-Buffer as_buffer(const at::Tensor& tensor, Access access) {
+Buffer as_buffer(const at::Tensor& tensor, TensorAccess access) {
   require_dense(tensor);
   return as_buffer(tensor, dtype_of(tensor.scalar_type()), access);
 }
 
-Buffer as_operand(const at::Tensor& tensor, const char* operation, Access access) {
+Buffer as_operand(const at::Tensor& tensor, const char* operation, TensorAccess access) {
   try {
     return as_buffer(tensor, access);
   } catch (const Error& error) {
@@ -138,7 +142,7 @@ Buffer as_operand(const at::Tensor& tensor, const char* operation, Access access
   }
 }
 
-Buffer as_payload(const at::Tensor& tensor, Access access) {
+Buffer as_payload(const at::Tensor& tensor, TensorAccess access) {
   require_dense(tensor);
   return as_buffer(tensor, payload_dtype_of(tensor.scalar_type()), access);
 }
@@ -160,8 +164,8 @@ void all_reduce(ProcessGroup& group,
                 const at::Tensor& out,
                 const AllReduceOptions& options) {
   const RandomPause pause;
-  group.all_reduce(as_operand(in, "all_reduce", Access::kRead),
-                   as_operand(out, "all_reduce", Access::kWrite),
+  group.all_reduce(as_operand(in, "all_reduce", TensorAccess::kRead),
+                   as_operand(out, "all_reduce", TensorAccess::kWrite),
                    options);
   bump_version(out);
 }
@@ -178,16 +182,16 @@ Work all_reduce_async(ProcessGroup& group,
                       const at::Tensor& in,
                       const at::Tensor& out,
                       const AllReduceOptions& options) {
-  const Buffer in_buffer = as_operand(in, "all_reduce", Access::kRead);
-  const Buffer out_buffer = as_operand(out, "all_reduce", Access::kWrite);
+  const Buffer in_buffer = as_operand(in, "all_reduce", TensorAccess::kRead);
+  const Buffer out_buffer = as_operand(out, "all_reduce", TensorAccess::kWrite);
   bump_version(out);
   return group.all_reduce_async(in_buffer, out_buffer, options);
 }
 
 namespace {
 
-Access access_of_broadcast(const ProcessGroup& group, const BroadcastOptions& options) {
-  return options.root == group.rank() ? Access::kRead : Access::kWrite;
+TensorAccess access_of_broadcast(const ProcessGroup& group, const BroadcastOptions& options) {
+  return options.root == group.rank() ? TensorAccess::kRead : TensorAccess::kWrite;
 }
 
 }  // namespace
@@ -235,7 +239,8 @@ at::Tensor allocate_tensor(ProcessGroup& group, at::IntArrayRef sizes, at::Scala
     }
     count *= size;
   }
-  return as_tensor(group.allocate(count, dtype_of(type)), 0, sizes, contiguous_strides(sizes));
+  return as_tensor(
+      group.allocate(count, dtype_of(type)), 0, sizes, unisono::contiguous_strides(sizes));
 }
 
 BatchTensors as_tensors(data::Batch batch) {
@@ -245,7 +250,7 @@ BatchTensors as_tensors(data::Batch batch) {
   const auto shared = std::make_shared<data::Batch>(std::move(batch));
   const Buffer samples{.data = shared->bytes().data(), .dtype = shared->dtype(), .owner = shared};
   const Buffer labels{.data = shared->labels().data(), .dtype = DType::kInt64, .owner = shared};
-  BatchTensors tensors{.samples = as_tensor(samples, 0, sizes, contiguous_strides(sizes)),
+  BatchTensors tensors{.samples = as_tensor(samples, 0, sizes, unisono::contiguous_strides(sizes)),
                        .labels = as_tensor(labels, 0, {shared->size()}, {1})};
   if (shared->pin_memory() && has_accelerator()) {
     return {.samples = tensors.samples.pin_memory(), .labels = tensors.labels.pin_memory()};

@@ -37,18 +37,20 @@ namespace unisono {
 /// mirror_tensor().
 ///
 /// Throws Error(kInvalidArgument), with a remedy, unless the tensor is dense and contiguous.
-[[nodiscard]] Buffer as_buffer(const at::Tensor& tensor, Access access = Access::kReadWrite);
+[[nodiscard]] Buffer as_buffer(const at::Tensor& tensor,
+                               TensorAccess access = TensorAccess::kReadWrite);
 
 /// Like as_buffer(), for tensors that `operation` computes with. Errors begin with the name of the
 /// operation.
 [[nodiscard]] Buffer as_operand(const at::Tensor& tensor,
                                 const char* operation,
-                                Access access = Access::kReadWrite);
+                                TensorAccess access = TensorAccess::kReadWrite);
 
 /// Like as_buffer(), for operations that move elements without computing; accepts every type of
 /// LibTorch. Elements of a type that dtype_of() refuses are treated as bytes, or as numbers of the
 /// same width.
-[[nodiscard]] Buffer as_payload(const at::Tensor& tensor, Access access = Access::kReadWrite);
+[[nodiscard]] Buffer as_payload(const at::Tensor& tensor,
+                                TensorAccess access = TensorAccess::kReadWrite);
 
 /// Increases the tensor's version counter. Called when an operation writes, or is about to write,
 /// outside of autograd's control, so that autograd detects changes of saved tensors.

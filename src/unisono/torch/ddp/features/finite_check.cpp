@@ -18,7 +18,6 @@
 #include "unisono/comm/objects.h"
 #include "unisono/comm/options.h"
 #include "unisono/comm/process_group.h"
-#include "unisono/torch/device/host_copies.h"
 
 namespace unisono::ddp {
 namespace {
@@ -123,9 +122,8 @@ void FiniteCheck::inspect(std::size_t parameter, const at::Tensor& gradient) {
   const at::Tensor values = gradient.is_sparse() ? gradient._values() : gradient;
   if (!values.is_cpu()) {
     if (can_be_infinite(values)) {
-      on_device_.push_back({.parameter = parameter,
-                            .value = largest_of(values),
-                            .stream = current_stream(values.device())});
+      on_device_.push_back({.parameter = parameter, .value = largest_of(values)});
+      streams_.add_current(values.device());
     }
     return;
   }
@@ -137,7 +135,7 @@ void FiniteCheck::inspect(std::size_t parameter, const at::Tensor& gradient) {
 PassFlags FiniteCheck::flags() {
   std::vector<at::Tensor> values;
   for (const Largest& largest : on_device_) {
-    follow(largest.stream);
+    streams_.make_current_wait(largest.value.device());
     values.push_back(largest.value.to(at::kDouble));
   }
   if (!values.empty()) {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Stream.h>
 
 #include "unisono/torch/ddp/options.h"
 #include "unisono/torch/ddp/pass_feature.h"
+#include "unisono/torch/device/device_stream.h"
 
 namespace unisono::ddp {
 
@@ -51,18 +51,17 @@ class FiniteCheck : public PassFeature {
   [[nodiscard]] std::int64_t n_skipped() const { return n_skipped_; }
 
  private:
-  // The largest absolute value of a gradient on a device, which is not finite if any element is
-  // not, and the stream that computes it.
+  // The largest absolute value of a gradient on a device: not finite if any element is not.
   struct Largest {
     std::size_t parameter;
     at::Tensor value;
-    c10::Stream stream;
   };
 
   const PassContext& context_;
   NonFiniteGradients policy_;
   std::vector<Largest> on_device_;
-  std::string found_;  // first non-finite parameter of the pass on this rank
+  UsedStreams streams_;  // of the largest values
+  std::string found_;    // first non-finite parameter of the pass on this rank
   std::int64_t n_skipped_ = 0;
 };
 
