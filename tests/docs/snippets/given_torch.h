@@ -135,3 +135,11 @@ extern torch::optim::SGD optimizer;
 extern std::int64_t step;
 
 }  // namespace given::checkpoints
+
+namespace given::gpu {
+
+extern std::shared_ptr<unisono::ProcessGroup> group;
+extern given::train::Net model;
+extern torch::Tensor images, gradient;
+
+}  // namespace given::gpu

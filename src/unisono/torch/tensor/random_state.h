@@ -30,6 +30,7 @@ void seed_random(std::uint64_t seed, const RandomDevices& devices);
 /// The states of the generators of the CPU and of some devices, at the time of construction.
 class RandomStates {
  public:
+  /// Takes the states of the generators of the CPU and of `devices`.
   explicit RandomStates(const RandomDevices& devices = {});
 
   /// Sets the generators to these states.
@@ -44,6 +45,7 @@ class RandomStates {
 /// the destructor, so that no other thread is disturbed.
 class KeptRandomState {
  public:
+  /// `devices`: the devices beside the CPU whose generators are kept.
   explicit KeptRandomState(const RandomDevices& devices = {});
   ~KeptRandomState();
 
